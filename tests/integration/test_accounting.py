@@ -20,7 +20,7 @@ LEASES = build_leases_path("kube-system")
 AT_THE_END = {"kinds": ["over_capacity", "unassigned_pod", "bound_past_extender"], "bypassing": True, "wait_seconds": 5}
 
 
-async def test_a_pod_that_was_bound_without_the_extender_during_a_run_is_named(cluster, tmp_path):
+async def test_accounting_reports_pod_bound_without_extender_during_run(cluster, tmp_path):
     await cluster.create_bound_pod("before", "node-1", memory=1)
     await cluster.told("AssignmentRecorded", "before")
     await cluster.api.post(LEASES, {"metadata": {"name": "accelkit-run"}, "spec": {"holderIdentity": "test"}})
@@ -65,7 +65,7 @@ async def overfull(cluster):
         await cluster.api.delete(build_node_path("ghost"))
 
 
-async def test_a_card_over_its_capacity_is_named_with_its_pods(overfull, tmp_path):
+async def test_accounting_reports_card_over_capacity_with_its_pods(overfull, tmp_path):
     found = module(overfull.sandbox, tmp_path, "memory_check", AT_THE_END)
     message = "card ghost-0 of ghost has 16 GiB, but its shares use 18 GiB, held by default/one, default/two"
     assert message in found["msg"]
@@ -74,7 +74,7 @@ async def test_a_card_over_its_capacity_is_named_with_its_pods(overfull, tmp_pat
 
 
 @pytest.mark.long
-async def test_site_ends_with_the_accounting(overfull):
+async def test_site_playbook_ends_with_accounting(overfull):
     done = overfull.sandbox.playbook("site.yml", "--tags", "accounting", check=False)
     assert done.returncode != 0
     assert "held by default/one, default/two. Delete pods of a card over its capacity" in done.stdout.replace("\n", " ")

@@ -91,7 +91,7 @@ SHARE = {"accelkit.io/memory": "1"}
 
 
 @pytest.mark.parametrize("key", KEYS)
-async def test_nobody_says_of_his_own_pod_which_cards_it_got(cluster, tenant, key):
+async def test_tenant_cannot_set_card_annotations_of_pod(cluster, tenant, key):
     with pytest.raises(ApiError, match=f"only accelkit writes {key}; do not set or change these annotations of pods"):
         await tenant.post(PODS, pod(annotations={key: "0"}))
     await tenant.post(PODS, pod("named", annotations={"accelkit.io/request": "{}", "gas-allow": "card0"}))
@@ -104,14 +104,14 @@ async def test_nobody_says_of_his_own_pod_which_cards_it_got(cluster, tenant, ke
     await tenant.post(f"{PODS}/named/binding", binding("named", {"mine": "0"}))
 
 
-async def test_neither_an_administrator_nor_kube_system_is_left_out(cluster):
+async def test_administrator_and_kube_system_pods_cannot_set_assignment(cluster):
     system = "/api/v1/namespaces/kube-system/pods"
     for path in (PODS, system):
         with pytest.raises(ApiError, match="only accelkit writes"):
             await cluster.api.post(path, pod(annotations={ASSIGNMENT: FORGED}))
 
 
-async def test_of_a_bound_pod_users_change_all_but_its_assignment(cluster, tenant):
+async def test_user_can_change_bound_pod_except_assignment(cluster, tenant):
     await cluster.create_pod("own", memory=2, annotations={"note": "1"})
     await cluster.running("own")
     written = (await cluster.get(f"{PODS}/own"))["metadata"]["annotations"][ASSIGNMENT]
@@ -126,7 +126,7 @@ async def test_of_a_bound_pod_users_change_all_but_its_assignment(cluster, tenan
     await tenant.post(f"{PODS}/own/eviction", {"metadata": {"name": "own"}})
 
 
-async def test_kubelets_agents_and_the_extender_write_what_is_theirs(cluster, tenant):
+async def test_kubelet_agent_and_extender_write_only_their_own_fields(cluster, tenant):
     await cluster.create_pod("own", memory=2)
     await cluster.running("own")
     kubeconfig = cluster.sandbox.kubeconfig
@@ -152,7 +152,7 @@ async def test_kubelets_agents_and_the_extender_write_what_is_theirs(cluster, te
     assert bound["metadata"]["annotations"][ASSIGNMENT] == FORGED
 
 
-async def test_kubelets_mirror_no_pods_that_look_like_accelkits(cluster):
+async def test_kubelet_cannot_create_mirror_pod_labelled_as_accelkit(cluster):
     own = PODS.replace("default", "accelkit")
     node = await cluster.get("/api/v1/nodes/node-1")
     owner = {"apiVersion": "v1", "kind": "Node", "controller": True, "name": "node-1", "uid": node["metadata"]["uid"]}
@@ -171,7 +171,7 @@ async def test_kubelets_mirror_no_pods_that_look_like_accelkits(cluster):
     assert await refusal_of(cluster.api, own, mirror(ours)) == ""
 
 
-async def test_a_template_that_forges_makes_no_pods_and_its_owner_is_told(cluster, tenant):
+async def test_deployment_with_forged_template_creates_no_pods_and_gets_event(cluster, tenant):
     path = "/apis/apps/v1/namespaces/default/deployments"
     labels = {"app": "forger"}
     made = pod(annotations={ASSIGNMENT: FORGED})
@@ -207,7 +207,7 @@ FROM_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['x']
     ],
     ids=["all", "by a field", "another vendor's", "by another variable", "by a channel", "by a part", "by spaces"],
 )
-async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster, tenant, variable):
+async def test_pod_with_shares_cannot_request_cards_from_container_runtime(cluster, tenant, variable):
     refusal = "a container must not request cards from the container runtime"
     with pytest.raises(ApiError, match=refusal):
         await tenant.post(PODS, pod(limits=SHARE, env=[variable]))
@@ -226,7 +226,7 @@ async def test_a_pod_with_shares_names_no_cards_to_the_container_runtime(cluster
 
 
 @pytest.mark.parametrize("version", [{"value": "12.4.1"}, FROM_FIELD], ids=["a value", "by a field"])
-async def test_a_container_without_a_share_is_not_one_of_an_old_image(cluster, tenant, version):
+async def test_container_without_share_must_not_set_cuda_version(cluster, tenant, version):
     variable = {"name": "CUDA_VERSION", **version}
     refusal = "CUDA_VERSION gives a container without a share all cards"
 
@@ -265,7 +265,7 @@ async def test_a_container_without_a_share_is_not_one_of_an_old_image(cluster, t
         "devices.crio.io/c0",
     ],
 )
-async def test_nor_by_annotations_that_plugins_of_the_runtime_obey(cluster, tenant, key):
+async def test_pod_with_shares_cannot_request_cards_by_runtime_annotation(cluster, tenant, key):
     refusal = "a pod must not request cards from the container runtime"
     with pytest.raises(ApiError, match=refusal):
         await tenant.post(PODS, pod(limits=SHARE, annotations={key: "all"}))
@@ -295,7 +295,7 @@ async def create_on_ghost(cluster, tenant, name, limits):
     await cluster.api.post(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
 
-async def test_a_pod_with_shares_is_not_deleted_at_once(ghost, tenant):
+async def test_pod_with_shares_is_not_deleted_without_grace_period(ghost, tenant):
     """If it is ending, its kubelet runs it on for its grace period, and gives its devices to the next pod."""
     await create_on_ghost(ghost, tenant, "p", SHARE)
     refusal = "containers of a pod that is deleted without a grace period may continue to use their cards"
@@ -312,7 +312,7 @@ async def test_a_pod_with_shares_is_not_deleted_at_once(ghost, tenant):
         await tenant.post(PODS, pod(limits=SHARE, terminationGracePeriodSeconds=0))
 
 
-async def test_other_pods_are_deleted_at_once_and_an_administrator_deletes_all(ghost, tenant):
+async def test_other_pods_and_administrators_can_skip_grace_period(ghost, tenant):
     await create_on_ghost(ghost, tenant, "plain", {"cpu": "1"})
     await tenant.delete(f"{PODS}/plain")
     await tenant.delete(f"{PODS}/plain", AT_ONCE)
@@ -324,7 +324,7 @@ async def test_other_pods_are_deleted_at_once_and_an_administrator_deletes_all(g
     await ghost.api.delete(f"{PODS}/lost", AT_ONCE)
 
 
-async def test_a_pod_with_shares_names_no_node(cluster, tenant):
+async def test_pod_with_shares_must_not_set_node_name(cluster, tenant):
     for asking in (pod(limits=SHARE, nodeName="node-1"), pod(limits={"accelkit.io/cards": "1"}, nodeName="node-1")):
         with pytest.raises(ApiError, match=r"must not set spec\.nodeName; remove it"):
             await tenant.post(PODS, asking)
@@ -334,7 +334,7 @@ async def test_a_pod_with_shares_names_no_node(cluster, tenant):
     await tenant.post(PODS, pod("plain", nodeName="node-1"))
 
 
-async def test_large_pods_are_judged_within_the_api_servers_budget(cluster, tenant):
+async def test_large_pod_is_evaluated_within_cel_budget(cluster, tenant):
     env = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(100)]
     large = pod(limits=SHARE, env=env, containers=50, annotations=count_annotations(200))
     await tenant.post(PODS, large)
@@ -346,7 +346,7 @@ async def test_large_pods_are_judged_within_the_api_servers_budget(cluster, tena
         await tenant.post(PODS, large)
 
 
-async def test_a_pod_with_shares_has_no_more_annotations_than_can_be_judged_at_once(cluster, tenant):
+async def test_pod_with_shares_has_at_most_256_annotations(cluster, tenant):
     refusal = "have at most 256 annotations"
     with pytest.raises(ApiError, match=refusal):
         await tenant.post(PODS, pod(limits=SHARE, annotations=count_annotations(257)))
@@ -370,7 +370,7 @@ MOST = 180 * 1024
     ],
     ids=["many", "long", "of four bytes each"],
 )
-async def test_no_pod_keeps_a_new_leader_or_an_agent_from_writing(cluster, tenant, annotations):
+async def test_annotations_of_pod_do_not_block_writes_of_extender_or_agent(cluster, tenant, annotations):
     await tenant.post(PODS, pod(limits=SHARE, annotations=annotations))
     # With one replica, as here, the role does not give it the right.
     async with acting_as(cluster.sandbox.kubeconfig, EXTENDER, "system:masters") as extender:
@@ -396,7 +396,7 @@ def count_annotations(number):
     return {f"example.com/{each}": "x" for each in range(number)}
 
 
-async def test_the_api_server_finds_no_fault_in_the_expressions(cluster):
+async def test_api_server_type_checks_policy_expressions_without_warning(cluster):
     for name in (f"accelkit-extender-{part}" for part in ("assignments", "cards", "endings", "mirrors")):
 
         async def checked(name=name):
@@ -408,9 +408,7 @@ async def test_the_api_server_finds_no_fault_in_the_expressions(cluster):
 
 
 @pytest.mark.extended
-async def test_other_systems_and_pods_without_shares_are_judged_as_the_inventory_says(
-    cluster, tenant, name_of_tenant, installed
-):
+async def test_inventory_settings_change_guarded_pods_and_allowed_writers(cluster, tenant, name_of_tenant, installed):
     given = {
         "accelkit_guard_all_pods": True,
         "accelkit_guard_exempt_namespaces": ["kube-system"],

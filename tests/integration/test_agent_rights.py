@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
         ("annotations", "accelkit.io/mended", True),
     ],
 )
-async def test_of_its_own_node_an_agent_writes_our_keys_alone(cluster, table, key, ours):
+async def test_agent_writes_only_accelkit_keys_of_own_node(cluster, table, key, ours):
     kept = (await cluster.get("/api/v1/nodes/node-1"))["metadata"][table].get(key)
     async with agent_of(cluster, "node-1") as agent:
         change = {"metadata": {table: {key: "{}" if table != "labels" else "x"}}}
@@ -53,7 +53,7 @@ NODE_1 = {"kind": "Node", "name": "node-1"}
         (NODE_1, "node-1", "node-2", False),
     ],
 )
-async def test_an_agent_reports_of_its_own_node_and_of_pods_in_its_own_name(cluster, involved, host, instance, taken):
+async def test_agent_creates_events_only_about_own_node_and_pods(cluster, involved, host, instance, taken):
     event = {**EVENT, "involvedObject": involved, "source": {"component": "c", "host": host}}
     event |= {"reportingComponent": "c", "reportingInstance": instance}
     path = "/api/v1/namespaces/default/events"
@@ -67,7 +67,7 @@ async def test_an_agent_reports_of_its_own_node_and_of_pods_in_its_own_name(clus
             await cluster.api.delete(f"{path}/test.1")
 
 
-async def test_events_of_the_newer_group_are_judged_by_the_same_rule(cluster):
+async def test_events_of_newer_api_group_follow_same_rule(cluster):
     event = {"regarding": {**NODE_1, "name": "node-2"}, "reason": "Test", "note": "a test", "type": "Normal"}
     event |= {"reportingController": "c", "reportingInstance": "node-1", "action": "Test"}
     event |= {"eventTime": "2026-01-01T00:00:00.000000Z", "metadata": {"name": "test.2"}}
@@ -106,13 +106,13 @@ LABELS = {"app.kubernetes.io/part-of": "accelkit", "app.kubernetes.io/component"
         {"immutable": True},
     ],
 )
-async def test_of_its_config_map_an_agent_writes_data_alone(cluster, change):
+async def test_agent_changes_only_data_of_own_config_map(cluster, change):
     async with agent_of(cluster, "node-1") as agent:
         assert "the node agent" in await find_refusal(agent.patch(CONFIG_MAP, change))
         assert await find_refusal(agent.patch(CONFIG_MAP, {"metadata": {"labels": LABELS}})) == ""
 
 
-async def test_a_config_map_is_made_by_an_agent_with_its_own_labels_and_no_finalizer(cluster):
+async def test_agent_creates_config_map_only_with_own_labels_and_no_finalizer(cluster):
     folder = CONFIG_MAP.rpartition("/")[0]
     async with acting_as_agent(cluster.sandbox.kubeconfig, "made-node") as agent:
         for metadata in ({"finalizers": ["example.com/stay"]}, {"labels": {"example.com/other": "x"}}):
@@ -122,7 +122,7 @@ async def test_a_config_map_is_made_by_an_agent_with_its_own_labels_and_no_final
     await cluster.api.delete(f"{folder}/made-node")
 
 
-async def test_labels_that_an_administrator_damaged_are_repaired_by_the_agent(cluster):
+async def test_agent_repairs_config_map_labels_changed_by_administrator(cluster):
     damage = {
         "metadata": {"labels": {**LABELS, "app.kubernetes.io/component": "x", "team": "y"}, "annotations": {"a": "b"}}
     }

@@ -194,7 +194,7 @@ def awx(tmp_path, installed, collections, credential):
     subprocess.run(["chmod", "-R", "u+w", tmp_path], check=True)
 
 
-def test_the_inventory_source_has_the_nodes_by_their_accelerators(awx):
+def test_inventory_source_groups_nodes_by_accelerators(awx):
     inventory = awx.read_inventory()
     assert inventory["accelkit_api"]["hosts"] == ["api"]
     assert set(inventory["accelerators"]["children"]) == {
@@ -210,7 +210,7 @@ def test_the_inventory_source_has_the_nodes_by_their_accelerators(awx):
     assert "accelkit_nodes" not in inventory
 
 
-def test_preflight_changes_nothing_and_finds_the_nodes_that_the_inventory_has(awx):
+def test_preflight_changes_nothing_and_uses_nodes_of_inventory(awx):
     # As AWX's inventory says it; the embedded cluster has no control-plane nodes.
     cluster = {
         "accelkit_cluster": "kubernetes",
@@ -222,13 +222,13 @@ def test_preflight_changes_nothing_and_finds_the_nodes_that_the_inventory_has(aw
     assert (job.status, job.changed) == ("successful", 0), job.said
 
 
-def test_a_wrong_answer_is_refused_by_name(awx):
+def test_invalid_survey_answer_is_rejected_with_variable_name(awx):
     job = awx.run("preflight", {"accelkit_policy": "sprad"})
     assert job.status == "failed"
     assert "value of accelkit_policy must be one of: binpack, spread" in " ".join(job.said.split())
 
 
-def test_drivers_that_hosts_bring_are_not_upgraded(awx):
+def test_driver_upgrade_is_refused_if_drivers_are_preinstalled(awx):
     job = awx.run("driver", {"accelkit_driver_nodes": "", "accelkit_driver_serial": ""})
     assert (job.status, job.changed) == ("failed", 0)
     assert "accelkit does not manage the drivers, because accelkit_driver_mode is preinstalled" in " ".join(
@@ -236,21 +236,21 @@ def test_drivers_that_hosts_bring_are_not_upgraded(awx):
     )
 
 
-def test_what_is_to_come_is_answered(awx):
+def test_future_playbook_refuses_older_kubernetes_version(awx):
     job = awx.run("future", {"accelkit_future_kubernetes": "1.2", "accelkit_future_kernel": ""})
     assert (job.status, job.changed) == ("failed", 0)
     assert "(StepBack)" in job.said
 
 
 @pytest.mark.long
-def test_share_in_check_mode_finds_nothing_to_change(awx):
+def test_share_in_check_mode_reports_no_changes(awx):
     answers = {"accelkit_policy": "binpack", "accelkit_unit": "1GiB", "accelkit_unit_change": "refuse"}
     job = awx.run("share", {**answers, "accelkit_shared_nodes": "node-1,node-2"})
     assert (job.status, job.changed) == ("successful", 0), job.said
 
 
 @pytest.mark.extended
-def test_verify_gives_its_table(awx):
+def test_verify_returns_report(awx):
     job = awx.run("verify", {"accelkit_min_free": ""})
     assert (job.status, job.changed) == ("successful", 0), job.said
     report = job.artifacts["accelerators_report"]
@@ -260,7 +260,7 @@ def test_verify_gives_its_table(awx):
 
 
 @pytest.mark.long
-def test_verify_goes_on_and_tells_all_faults(awx):
+def test_verify_reports_all_faults(awx):
     given = {
         "accelkit_min_free": "20GiB",
         "scheduler_extender_weight": 7,
@@ -279,7 +279,7 @@ def test_verify_goes_on_and_tells_all_faults(awx):
 
 
 @pytest.mark.extended
-def test_remove_takes_the_report_of_the_job_before_it(awx):
+def test_remove_accepts_report_of_previous_job(awx):
     """AWX gives the artifacts of a job to those that follow it in a workflow."""
     report = {"accelerators_report": {"faults": ["something"], "nodes": {}, "totals": {}}}
     job = awx.run("remove", {"accelkit_purge_logs": "false", **report})
@@ -287,7 +287,7 @@ def test_remove_takes_the_report_of_the_job_before_it(awx):
     assert job.changed > 0
 
 
-def test_cache_verifies_where_no_host_is_named(awx, tmp_path):
+def test_cache_verifies_image_if_no_host_is_named(awx, tmp_path):
     sigstore = PrivateSigstore.new()
     with hostile.HostileRegistry() as registry:
         image = caches.publish(registry.host, caches.cache_folder(tmp_path / "cache"))
@@ -304,7 +304,7 @@ def test_cache_verifies_where_no_host_is_named(awx, tmp_path):
         assert (job.status, job.changed) == ("successful", 0), job.said
 
 
-def test_examples(awx):
+def test_examples_job_succeeds(awx):
     answers = {
         "accelkit_examples_state": "undeployed",
         "accelkit_examples_set": "kind",

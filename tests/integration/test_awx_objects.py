@@ -102,7 +102,7 @@ def surveys(awx):
             yield each["name"], awx.surveys[each["related"]["survey_spec"]]["spec"]
 
 
-def test_each_template_runs_a_playbook_of_the_project_one_job_at_a_time(awx):
+def test_each_template_runs_playbook_of_project_without_concurrent_jobs(awx):
     templates = awx.objects["job_templates"].values()
     assert {each["name"] for each in templates} == {f"accelkit {name.replace('_', ' ')}" for name in PLAYBOOKS}
     project, inventory = awx.find("projects", "accelkit"), awx.find("inventories", "accelkit")
@@ -116,7 +116,7 @@ def test_each_template_runs_a_playbook_of_the_project_one_job_at_a_time(awx):
         assert each["execution_environment"] == awx.find("execution_environments", "accelkit")["id"]
 
 
-def test_the_workflow_removes_what_fails_after_preflight(awx):
+def test_workflow_runs_remove_if_share_or_verify_fails(awx):
     nodes = {each["identifier"]: each for each in awx.objects["workflow_job_template_nodes"].values()}
     names = {each["id"]: name for name, each in nodes.items()}
     edges = {
@@ -155,7 +155,7 @@ def find_wrong(variable: str, value: object) -> list[str]:
     return list(ArgumentSpecValidator({variable: spec}).validate({variable: value}).error_messages)
 
 
-def test_each_question_asks_for_a_setting_as_it_is_specified(awx):
+def test_each_survey_question_matches_argument_spec(awx):
     asked = [(name, question) for name, spec in surveys(awx) for question in spec]
     assert len(asked) > 20
     for name, question in asked:
@@ -194,7 +194,7 @@ REQUIRED = {
 }
 
 
-def test_defaults_of_the_questions_are_the_settings_of_the_cluster(awx):
+def test_survey_defaults_are_settings_of_cluster(awx):
     defaults = {question["variable"]: question["default"] for question in dict(surveys(awx))["accelkit share"]}
     assert defaults["accelkit_image"] == IMAGE
     assert defaults["accelkit_unit"] == "512MiB"
@@ -208,7 +208,7 @@ def test_defaults_of_the_questions_are_the_settings_of_the_cluster(awx):
     assert specs[0] == specs[1]
 
 
-async def test_the_credential_types_give_files_and_settings(awx, tmp_path):
+async def test_credential_types_inject_files_and_settings(awx, tmp_path):
     secrets = {"registry": "quay.io", "username": "robot", "password": 'a"b\\c', "policies": "policies: []\n"}
     for kind in awx.objects["credential_types"].values():
         assert set(kind["inputs"]["required"]) == {each["id"] for each in kind["inputs"]["fields"]}
@@ -237,13 +237,13 @@ async def test_the_credential_types_give_files_and_settings(awx, tmp_path):
         ({**GIVEN, "awx_settings": {**SETTINGS, "accelkit_policy": "sprad"}}, "must be one of: binpack, spread"),
     ],
 )
-def test_wrong_variables_are_named_before_anything_is_applied(given, sentence, tmp_path):
+def test_invalid_variables_are_reported_before_any_request(given, sentence, tmp_path):
     done = apply("http://127.0.0.1:9", given, tmp_path)
     assert done.returncode != 0
     assert sentence in " ".join(done.stdout.split())
 
 
-def test_every_item_is_applied_whole_and_with_options_that_there_are(tmp_path):
+def test_each_item_is_applied_completely_with_documented_options(tmp_path):
     (play,) = load(REPOSITORY / "playbooks/awx.yml")
     tasks = {}
     for task in play["tasks"]:

@@ -73,7 +73,7 @@ async def read_directly(installation, method, path, **headers):
         return response.status, await response.text()
 
 
-async def test_a_kubeconfig_is_all_that_inspect_and_audit_take(installation, extender):
+async def test_inspect_and_audit_need_only_kubeconfig(installation, extender):
     reader = await installation.account("reader", role="accelkit-inspector-user")
     shown = installation.run(reader, "inspect", "-o", "json")
     assert shown.returncode == 0, shown.stderr
@@ -90,7 +90,7 @@ async def test_a_kubeconfig_is_all_that_inspect_and_audit_take(installation, ext
         assert [each["metadata"]["name"] for each in json.loads(await api.get(path))["items"]] == ["accelkit-extender"]
 
 
-async def test_who_may_read_his_pod_has_it_explained(installation, extender):
+async def test_explain_works_for_user_with_read_access_to_pod(installation, extender):
     asker = await installation.account("asker", role="accelkit-inspector-user")
     async with world_of(installation.kubeconfig) as world, installation.api() as api:
         name = (await world.pod(100, spec={"terminationGracePeriodSeconds": 1}))["metadata"]["name"]
@@ -123,7 +123,7 @@ async def test_who_may_read_his_pod_has_it_explained(installation, extender):
         ]
 
 
-async def test_who_may_not_create_asks_nothing(installation, extender):
+async def test_simulate_requires_permission_to_create_through_proxy(installation, extender):
     outsider = await installation.account("outsider")
     async with installation.api(outsider) as api:
         with pytest.raises(ApiError) as raised:
@@ -140,7 +140,7 @@ async def test_who_may_not_create_asks_nothing(installation, extender):
         assert [node["name"] for node in json.loads(answer)["nodes"]] == [extender]
 
 
-async def test_who_has_no_right_learns_which_role_has_it(installation, extender):
+async def test_user_without_permission_gets_name_of_required_role(installation, extender):
     stranger = await installation.account("stranger")
     refused = installation.run(stranger, "inspect")
     assert refused.returncode == 1
@@ -152,7 +152,7 @@ async def test_who_has_no_right_learns_which_role_has_it(installation, extender)
     assert raised.value.forbidden
 
 
-async def test_the_api_server_alone_opens_nothing(installation, extender):
+async def test_request_without_valid_token_is_refused(installation, extender):
     status, sentence = await read(installation, "", "/inspect")
     assert status == 401
     assert sentence.startswith("this port requires a token; send a token for the audience accelkit.io/inspect")
@@ -168,7 +168,7 @@ async def test_the_api_server_alone_opens_nothing(installation, extender):
     assert sentence.startswith(f"system:serviceaccount:{NAMESPACE}:default may not get services/proxy of https:")
 
 
-async def test_the_port_itself_asks_for_the_same(installation, extender):
+async def test_direct_request_to_read_port_requires_token(installation, extender):
     token = await installation.token("accelkit-inspector", NAMESPACE, AUDIENCE)
     for path in ("/inspect", f"/inspect/{extender}", "/version"):
         assert (await read_directly(installation, "GET", path))[0] == 401
@@ -177,7 +177,7 @@ async def test_the_port_itself_asks_for_the_same(installation, extender):
     assert (status, text) == (200, "")
 
 
-async def test_nothing_is_decided_on_that_port(installation, extender):
+async def test_read_port_does_not_serve_scheduler_verbs(installation, extender):
     token = await installation.token("accelkit-inspector", NAMESPACE, AUDIENCE)
     for path in ("/filter", "/prioritize", "/bind", "/preempt", "/gcushare-scheduler/bind"):
         for method, status in (("POST", 405), ("GET", 404)):
@@ -188,7 +188,7 @@ async def test_nothing_is_decided_on_that_port(installation, extender):
     assert (raised.value.status, raised.value.reason) == (405, "")
 
 
-async def test_the_inspector_may_do_nothing_else(installation, extender):
+async def test_inspector_account_has_no_other_permissions(installation, extender):
     inspector = await installation.impersonate("accelkit-inspector", NAMESPACE)
     async with installation.api(inspector) as api:
         for path in (f"{CORE}/secrets/accelkit-ca", f"{CORE}/services", "/api/v1/nodes"):
@@ -230,7 +230,7 @@ async def renew(installation):
     return installation.run(account, *map(installation.place, pod["containers"][0]["args"]))
 
 
-async def test_what_ends_soon_is_renewed_or_told(installation, monkeypatch):
+async def test_expiring_certificate_is_renewed_or_reported(installation, monkeypatch):
     await issue_anew(installation, monkeypatch, SERVER, 32)
     await issue_anew(installation, monkeypatch, CLIENT, 10)
     looked = installation.play(certificates="check", check=False)
@@ -256,7 +256,7 @@ async def test_what_ends_soon_is_renewed_or_told(installation, monkeypatch):
     assert find_end((await installation.read_secret(CLIENT))["tls.crt"]) > datetime.now(UTC) + timedelta(days=360)
 
 
-async def test_neither_who_renews_nor_the_extender_may_read_the_key_of_the_authority(installation):
+async def test_renewal_and_extender_accounts_cannot_read_ca_key(installation):
     for account in ("accelkit-certificates", "accelkit-extender"):
         async with installation.api(await installation.impersonate(account, NAMESPACE)) as api:
             for path in (f"{CORE}/secrets/accelkit-ca", f"{CORE}/secrets/{CLIENT}", f"{CORE}/secrets"):
@@ -265,7 +265,7 @@ async def test_neither_who_renews_nor_the_extender_may_read_the_key_of_the_autho
                 assert raised.value.forbidden
 
 
-async def test_the_ends_of_certificates_are_metrics(installation, extender):
+async def test_certificate_expiry_is_exported_as_metric(installation, extender):
     url = f"http://127.0.0.1:{installation.probe_port}/metrics"
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session, session.get(url) as response:
         lines = (await response.text()).splitlines()

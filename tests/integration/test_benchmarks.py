@@ -57,7 +57,7 @@ def figures(value, path=()):
     return [found for key, each in value.items() for found in figures(each, (*path, key))]
 
 
-def test_filter_and_prioritize_are_compared_with_their_floor():
+def test_filter_benchmark_compares_filter_and_prioritize_with_floor():
     results = run("filter.py", "--nodes", "16", "8", "--rounds", "3")
     kinds = [f"{policy}, {kind}, together, ratio_p50" for policy in policies(results) for kind in ("same", "busy")]
     assert [path for path, _ in figures(results)] == [
@@ -75,14 +75,14 @@ def policies(results):
     return measured
 
 
-def test_searches_are_compared_with_what_needs_none():
+def test_search_benchmark_reports_longest_hold():
     results = run("search.py", "--nodes", "4")
     assert [path for path, _ in figures(results)] == [
         f"{kind}, longest_hold_ms" for kind in ("equal", "mixed", "tight")
     ]
 
 
-def test_binds_are_measured_on_an_api_server():
+def test_cluster_benchmark_measures_binds_on_api_server():
     results = run("cluster.py", "--bind-nodes", "2", "--batches", "2", "--batch", "2", "--crowd-nodes", "1")
     assert [path for path, _ in figures(results)] == [
         "bind, ratio",
@@ -94,13 +94,13 @@ def test_binds_are_measured_on_an_api_server():
     assert crowd["miscounted_cards"]["figure"] == 0
 
 
-def test_memory_is_measured_of_what_was_listed():
+def test_memory_benchmark_measures_listed_objects():
     results = run("memory.py", "--nodes", "5", "--pods", "30")
     assert [path for path, _ in figures(results)] == ["resident_mb_after_use", "resident_mb_at_peak"]
     assert (results["nodes"], results["cards"], results["pods"], results["fitting_nodes"]) == (5, 40, 30, 5)
 
 
-def test_scheduling_is_measured_with_and_without_us():
+def test_scheduler_benchmark_runs_with_and_without_accelkit():
     results = run(
         "scheduler.py", "--nodes", "2", "--pods", "10", "--rounds", "2", "--ways", "none", "ours", "--pending", "0"
     )
@@ -110,7 +110,7 @@ def test_scheduling_is_measured_with_and_without_us():
         assert ("extender" in results[way]["cpu_ms_per_pod"]) is (way == "ours")
 
 
-def test_a_group_is_measured_beside_the_same_pods_alone():
+def test_group_benchmark_compares_gated_and_single_pods():
     results = run("groups.py", "--nodes", "2", "--pods", "6", "--rounds", "2")
     assert [path for path, _ in figures(results)] == ["longest_of_gated_seconds"]
     for way in ("gated", "alone"):
@@ -118,7 +118,7 @@ def test_a_group_is_measured_beside_the_same_pods_alone():
 
 
 @pytest.mark.skipif(not has_go(), reason="no Go 1.24 on PATH")
-def test_scheduling_is_compared_with_an_extender_that_decides_nothing():
+def test_scheduler_benchmark_compares_with_null_extender():
     arguments = ("--rounds", "1", "--ways", "null", "ours", "--pending", "12", "--pending-rounds", "1")
     results = run("scheduler.py", "--nodes", "2", "--pods", "10", *arguments)
     assert [path for path, _ in figures(results)] == ["ours/null, ratio", "pending, null/ours"]
@@ -126,7 +126,7 @@ def test_scheduling_is_compared_with_an_extender_that_decides_nothing():
     assert results["pending"]["null"]["max"] > 0
 
 
-def test_what_the_null_extender_is_built_with_is_named_where_it_is_missing(tmp_path):
+def test_scheduler_benchmark_reports_missing_go_compiler(tmp_path):
     done = run_only("scheduler.py", PATH=str(tmp_path))
     assert done.returncode == 1
     assert "no `go` on PATH" in done.stderr
@@ -134,7 +134,7 @@ def test_what_the_null_extender_is_built_with_is_named_where_it_is_missing(tmp_p
     assert "Traceback" not in done.stderr
 
 
-def test_a_device_plugin_is_measured_with_many_devices():
+def test_device_plugin_benchmark_runs_with_many_devices():
     results = run("devices.py", "--gib", "1", "--rounds", "1")
     assert results["devices"] == 8000
     assert [path for path, _ in figures(results)] == ["list_bytes", "preferred_seconds", "allocate_seconds"]
@@ -142,7 +142,7 @@ def test_a_device_plugin_is_measured_with_many_devices():
 
 @pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed")
 @pytest.mark.skipif(shutil.which("cosign") is None, reason="cosign is not on PATH")
-def test_an_extraction_is_measured_with_or_without_what_it_is_compared_to():
+def test_cache_benchmark_measures_extraction_with_or_without_skopeo():
     results = run("cache.py", "--mib", "4", "--rounds", "1")
     assert results["image_mib"] == 4
     assert results["peak_mib"] > 0
@@ -154,7 +154,7 @@ def test_an_extraction_is_measured_with_or_without_what_it_is_compared_to():
     ("lacking", "named"),
     [({"PATH": ""}, "docker"), ({"ACCELKIT_REGISTRY": ""}, "registry"), ({"KUBECONFIG": ""}, "cluster")],
 )
-def test_a_delivery_is_not_measured_where_something_is_missing(lacking, named, tmp_path):
+def test_delivery_benchmark_is_skipped_if_prerequisite_is_missing(lacking, named, tmp_path):
     for program in ("docker", "kind", "kubectl", "cosign"):
         (tmp_path / program).write_text("#!/bin/sh\nexit 1\n")
         (tmp_path / program).chmod(0o755)
@@ -164,7 +164,7 @@ def test_a_delivery_is_not_measured_where_something_is_missing(lacking, named, t
     assert named in json.loads(done.stdout)["skipped"]
 
 
-def test_a_delivery_is_measured_where_there_is_a_cluster():
+def test_delivery_benchmark_runs_on_available_cluster():
     results = run("cache_delivery.py", *TINY_DELIVERY)
     if why := results.get("skipped"):
         pytest.skip(f"no delivery of kernel caches here: {why}")
@@ -174,7 +174,7 @@ def test_a_delivery_is_measured_where_there_is_a_cluster():
 
 
 @pytest.mark.long
-def test_a_cluster_is_enabled_again_and_verified():
+def test_enablement_benchmark_reports_no_changes_in_second_run():
     results = run("enablement.py", "--nodes", "2")
     assert [path for path, _ in figures(results)] == ["nodes=2, second_to_first", "nodes=2, second_changed"]
     found = results["nodes=2"]
@@ -182,13 +182,13 @@ def test_a_cluster_is_enabled_again_and_verified():
     assert all(sum(counts.values()) == 2 for counts in found["stages"].values())
 
 
-def test_every_benchmark_is_run_with_all_others():
+def test_run_all_lists_every_benchmark():
     assert {path.stem for path in BENCH.glob("*.py") if "argparse" in path.read_text()} - NOT_BENCHMARKS == set(
         load("run_all").NAMES
     )
 
 
-def test_figures_of_all_benchmarks_are_one_table():
+def test_run_all_formats_figures_of_all_benchmarks_as_table():
     missed = {"figure": 2.5, "aim": "at most 1.5", "met": False}
     results = {"filter": {"nodes=8": {"spread": {"p50_ms": 1, "ratio": missed}}}, "cache": {"skipped": "why"}}
     assert load("run_all").format_table(results).splitlines() == [
@@ -197,7 +197,7 @@ def test_figures_of_all_benchmarks_are_one_table():
     ]
 
 
-def test_a_benchmark_that_is_not_there_is_refused():
+def test_run_all_rejects_unknown_benchmark():
     done = run_only("run_all.py", "filters")
     assert done.returncode == 2
     assert "there is no benchmark filters" in done.stderr
@@ -210,7 +210,7 @@ def load(name):
     return module
 
 
-def test_results_are_drawn(tmp_path):
+def test_plots_are_drawn_from_results(tmp_path):
     together = {"p50_ms": 1.5, "p99_ms": 2.5, "floor_p50_ms": 1.0}
     busy = {"same": {}, "busy": {"together": together}}
     at_size = {"installed/spread": busy, "all/spread": busy, "shapes": {"together": together}}
@@ -240,7 +240,7 @@ def traces():
     return folder
 
 
-def test_replays_are_compared_with_what_was_published_and_can_be_drawn(traces, tmp_path):
+def test_allocation_benchmark_compares_policies_and_its_results_can_be_drawn(traces, tmp_path):
     few = ("--nodes", "40", "--lists", "gpushare40", "--seeds", "2", "--policies", "fgd,fragmentation")
     results = run("allocation.py", *few, "--traces", traces)
     assert (
@@ -254,7 +254,7 @@ def test_replays_are_compared_with_what_was_published_and_can_be_drawn(traces, t
     assert ">fragmentation<" in (tmp_path / "allocation.svg").read_text()
 
 
-def test_the_gap_of_a_failover_is_measured_and_the_pods_are_counted():
+def test_failover_benchmark_measures_gap_and_counts_pods():
     results = run("failover.py", "--ways", "kill", "--times", "1", "--nodes", "3")
     assert len(results["kill"]["seconds"]) == 1
     assert results["pods"] > 0
@@ -262,7 +262,7 @@ def test_the_gap_of_a_failover_is_measured_and_the_pods_are_counted():
         assert results[figure]["figure"] == 0
 
 
-def test_replays_have_tasks_leave(traces):
+def test_allocation_benchmark_replays_departures(traces):
     few = ("--nodes", "40", "--lists", "default,multigpu30", "--seeds", "1", "--arrivals", "100")
     results = run(
         "allocation.py", *few, "--policies", "bestfit,fragmentation", "--departures", "0.5,1.2", "--traces", traces
@@ -272,7 +272,7 @@ def test_replays_have_tasks_leave(traces):
         assert 0 < found["fragmentation"]["time_weighted_allocation_percent"] <= 100
 
 
-def test_the_bound_is_above_what_is_allocated(traces):
+def test_bound_benchmark_reports_bound_above_allocation(traces):
     results = run("bound.py", "--nodes", "40", "--loads", "1.3", "--traces", traces)
     assert len(results["lists"]) == 6
     for found in results["lists"].values():
@@ -280,12 +280,12 @@ def test_the_bound_is_above_what_is_allocated(traces):
         assert found["load 1.3"]["bound"] <= 100.01
 
 
-def test_lists_that_nobody_tuned_for_are_replayed(traces):
+def test_perturbed_benchmark_replays_variants(traces):
     results = run("perturbed.py", "--variants", "2", "--cards", "100", "--orders", "1", "--traces", traces)
     assert len(results["variants"]) == 2
 
 
-def test_results_that_are_not_there_cannot_be_drawn(tmp_path):
+def test_plots_report_missing_results(tmp_path):
     done = run_only("plots.py", tmp_path, tmp_path / "out")
     assert done.returncode == 1
     assert "`make bench` writes them" in done.stderr

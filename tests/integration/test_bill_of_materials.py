@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
 
 
-def test_the_bill_of_the_image_has_every_package_of_its_lock_with_hashes():
+def test_image_bill_of_materials_lists_each_locked_package_with_hashes():
     name, text = describe_image("1.2.3")
     bill = json.loads(text)
     assert (name, bill["bomFormat"]) == ("image.cdx.json", "CycloneDX")

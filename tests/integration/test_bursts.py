@@ -71,7 +71,7 @@ async def wait_until_all_run(cluster) -> list[dict]:
 
 
 @pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.extended) for number in (1, 2))])
-async def test_a_burst_of_pods_leaves_every_assignment_right(cluster, number):
+async def test_burst_of_pods_gets_correct_assignments(cluster, number):
     capacities = read_capacities((await cluster.get("/api/v1/nodes"))["items"])
     names = [f"burst-{number}-{each}" for each in range(PODS)]
     await asyncio.gather(*(cluster.create_pod(name, memory=1, node=None) for name in names))

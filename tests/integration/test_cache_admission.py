@@ -71,7 +71,7 @@ def twice():
 
 
 @pytest.mark.parametrize("of_cluster", [False, True])
-async def test_nobody_mounts_a_cache_writable_past_the_webhook(cluster, namespace, of_cluster):
+async def test_pod_that_bypasses_webhook_cannot_mount_cache_writable(cluster, namespace, of_cluster):
     name = f"shared-{namespace}" if of_cluster else "kernels"
     await guard(cluster, namespace, name, spread=[namespace] if of_cluster else ())
     writing = [make_pod(mount(), claim=name), make_pod(mount(subPath="torch"), claim=f"{name}{PINNED}")]
@@ -88,7 +88,7 @@ async def test_nobody_mounts_a_cache_writable_past_the_webhook(cluster, namespac
     assert await cluster.refusal(other, make_pod(mount(), claim=name)) == ""
 
 
-async def test_every_kind_of_container_counts_and_a_read_only_volume_is_enough(cluster, namespace):
+async def test_init_container_mounts_are_checked_and_read_only_volume_is_accepted(cluster, namespace):
     await guard(cluster, namespace)
     assert REFUSED in await cluster.refusal(namespace, inits(mount("/kernel-caches")))
     assert REFUSED in await cluster.refusal(namespace, twice())
@@ -96,7 +96,7 @@ async def test_every_kind_of_container_counts_and_a_read_only_volume_is_enough(c
     assert await cluster.refusal(namespace, volume_read_only()) == ""
 
 
-async def test_an_ephemeral_container_does_not_write_either(cluster, namespace):
+async def test_ephemeral_container_cannot_mount_cache_writable(cluster, namespace):
     await guard(cluster, namespace)
     pod = await cluster.create(namespace, make_pod(mount(readOnly=True)))
     path = f"{build_pod_path(namespace, pod['metadata']['name'])}/ephemeralcontainers"
@@ -107,7 +107,7 @@ async def test_an_ephemeral_container_does_not_write_either(cluster, namespace):
     await cluster.api.patch(path, {"spec": {"ephemeralContainers": [debug]}}, query=DRY)
 
 
-async def test_a_long_name_is_guarded_with_its_pinned_claims(cluster, namespace):
+async def test_cache_with_long_name_has_protected_pinned_claims(cluster, namespace):
     name = "k" * 253
     await guard(cluster, namespace, name)
     pinned = f"{'k' * 229}-0123456789{PINNED}"
@@ -116,7 +116,7 @@ async def test_a_long_name_is_guarded_with_its_pinned_claims(cluster, namespace)
 
 
 @pytest.mark.parametrize("of_cluster", [False, True])
-async def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(cluster, namespace, of_cluster):
+async def test_ephemeral_volume_with_name_of_cache_claim_is_rejected(cluster, namespace, of_cluster):
     name = f"early-{namespace}" if of_cluster else "early-bird"
     await guard(cluster, namespace, name, spread=[namespace] if of_cluster else ())
     pod, _, volume = name.rpartition("-")
@@ -134,7 +134,7 @@ async def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(cluster, name
     assert await cluster.refusal(await cluster.make_namespace(), owning(volume, pod=pod)) == ""
 
 
-async def test_a_namespace_off_the_list_is_guarded_until_its_claims_are_gone(cluster, namespace):
+async def test_removed_namespace_is_guarded_until_its_claims_are_deleted(cluster, namespace):
     name, kept = f"shared-{namespace}", await cluster.make_namespace()
     given = {each: PvcStatus(pvc_name=name) for each in (namespace, kept)}
     await guard(cluster, namespace, name, spread=[namespace, kept], pvc_status=given)
@@ -152,7 +152,7 @@ async def test_a_namespace_off_the_list_is_guarded_until_its_claims_are_gone(clu
     assert REFUSED in await cluster.refusal(kept, make_pod(mount(), claim=name))
 
 
-async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
+async def test_tenant_claim_with_name_of_cache_is_not_guarded(cluster, namespace):
     taken = merge_conditions(
         [], [state(ConditionType.READY, Reason.CLAIM_EXISTS, holds=False)], now="2026-01-01T00:00:00Z"
     )
@@ -166,7 +166,7 @@ async def test_somebodys_own_claim_of_that_name_stays_his(cluster, namespace):
     await until(allowed)
 
 
-async def test_a_pod_too_large_to_be_judged_is_refused(cluster, namespace):
+async def test_pod_too_large_to_evaluate_is_rejected(cluster, namespace):
     await guard(cluster, namespace)
     pod = make_pod(mount())
     pod["spec"]["volumes"] += [
@@ -179,7 +179,7 @@ async def test_a_pod_too_large_to_be_judged_is_refused(cluster, namespace):
     assert await cluster.refusal(namespace, pod) != ""
 
 
-async def test_a_large_pod_of_others_is_judged_and_let_in(cluster, namespace):
+async def test_large_pod_with_unrelated_claims_is_admitted(cluster, namespace):
     await guard(cluster, namespace)
     names = [f"kernels-{number}" for number in range(500)]
     pod = owning(*(f"own-{each}" for each in names), pod="kernels")
@@ -208,7 +208,7 @@ async def test_a_large_pod_of_others_is_judged_and_let_in(cluster, namespace):
         ("/var/lib/other", False),
     ],
 )
-async def test_the_nodes_folder_is_not_mounted_from_the_host(cluster, namespace, path, refused):
+async def test_host_path_that_reaches_cache_folder_is_rejected(cluster, namespace, path, refused):
     pod = make_pod(claim="")
     pod["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}]
     await until(
@@ -231,7 +231,7 @@ def claim(name, volume="", **meta):
     return {"metadata": {"name": name, **meta}, "spec": {**spec, **({"volumeName": volume} if volume else {})}}
 
 
-async def test_a_volume_of_a_cache_is_for_the_controllers_claim_alone(cluster, guarded, namespace):
+async def test_cache_volume_is_reserved_for_claim_of_controller(cluster, guarded, namespace):
     claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
     with pytest.raises(ApiError, match="is only for the claim that the cache controller created"):
         await cluster.api.post(claims, claim("stolen", OUR_VOLUME), query=DRY)
@@ -245,7 +245,7 @@ async def test_a_volume_of_a_cache_is_for_the_controllers_claim_alone(cluster, g
 
 
 @pytest.mark.parametrize("filled", [False, True], ids=["node", "namespace"])
-async def test_nobody_makes_a_pod_the_owner_of_a_caches_claim(cluster, guarded, namespace, filled):
+async def test_pod_cannot_become_owner_of_cache_claim(cluster, guarded, namespace, filled):
     claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
     owned = {"metadata": {"ownerReferences": [await make_owner(cluster, namespace, "attacker")]}}
     marks = build_labels(f"{namespace}/kernels")
@@ -270,7 +270,7 @@ async def test_nobody_makes_a_pod_the_owner_of_a_caches_claim(cluster, guarded, 
     await cluster.api.patch(f"{claims}/ours", {"metadata": {"ownerReferences": None}})
 
 
-async def test_owners_and_labels_of_other_claims_are_nobodys_business(cluster, namespace):
+async def test_owners_and_labels_of_other_claims_can_change(cluster, namespace):
     claims = build_collection_path("v1", "persistentvolumeclaims", namespace)
     beside = {"app.kubernetes.io/component": "kernel-cache", "app.kubernetes.io/part-of": "something"}
     one, two = [await make_owner(cluster, namespace, each) for each in ("one", "two")]

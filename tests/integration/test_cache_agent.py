@@ -23,7 +23,7 @@ pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-async def test_a_verified_cache_comes_to_lie_linked_and_told_of(bed: Bed):
+async def test_verified_cache_is_extracted_linked_and_reported(bed: Bed):
     made = await deliver(bed)
     assert bed.leads_to(made.digest)
     group = json.loads(next(bed.link().glob("*/__grp__*.json")).read_text())
@@ -52,7 +52,7 @@ async def test_a_verified_cache_comes_to_lie_linked_and_told_of(bed: Bed):
     assert bed.stop() == 0
 
 
-async def test_for_cards_that_cannot_load_it_nothing_is_fetched(bed: Bed):
+async def test_cache_incompatible_with_cards_is_not_downloaded(bed: Bed):
     host = bed.registry.host
     made = await image(host, bed.folder, "team/add")
     layer = json.loads(made.manifest)["layers"][0]["digest"]
@@ -68,7 +68,7 @@ async def test_for_cards_that_cannot_load_it_nothing_is_fetched(bed: Bed):
     assert not bed.link().is_symlink()
 
 
-async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pods_that_run(bed: Bed):
+async def test_digest_switch_waits_for_starting_pods_and_keeps_former_for_running(bed: Bed):
     host = bed.registry.host
     old, new = [await image(host, bed.folder, "team/add", kernel) for kernel in ("old", "new")]
     await bed.create(host)
@@ -97,7 +97,7 @@ async def test_a_new_digest_waits_for_pods_that_start_and_the_former_one_for_pod
     assert bed.leads_to(new.digest)
 
 
-async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_registry(bed: Bed):
+async def test_stored_digest_is_ready_without_registry(bed: Bed):
     made = await deliver(bed)
     bed.kill()
     # It is away for longer than this lasts.
@@ -114,7 +114,7 @@ async def test_a_node_that_has_the_digest_is_ready_in_a_second_without_its_regis
     assert len(bed.registry.requests) == asked
 
 
-async def test_a_deleted_cache_leaves_nothing(bed: Bed):
+async def test_deleted_cache_leaves_no_link_report_or_folder(bed: Bed):
     made = await deliver(bed)
     await bed.pod("runs")
     await bed.until_used(made.digest)
@@ -128,7 +128,7 @@ async def test_a_deleted_cache_leaves_nothing(bed: Bed):
     await bed.until_true(lambda: not bed.folders())
 
 
-async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effective(bed: Bed):
+async def test_files_added_to_private_copy_are_reported_as_misses(bed: Bed):
     scans, pods = bed.folder / "scans", bed.folder / "pods"
     scans.mkdir()
     made = await deliver(bed, "--scan-folder", str(scans))
@@ -155,7 +155,7 @@ async def test_what_a_pod_adds_to_its_private_copy_makes_the_cache_less_effectiv
     ]
 
 
-async def test_many_caches_at_once(bed: Bed):
+async def test_agent_serves_many_caches_and_answers_probes(bed: Bed):
     host, count = bed.registry.host, int(os.environ.get("ACCELKIT_CACHES", "20"))
     made = [await image(host, bed.folder, f"team/cache{number}", f"kernel{number}") for number in range(10)]
     await bed.create(host)

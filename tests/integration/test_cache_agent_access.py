@@ -17,7 +17,7 @@ IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/ma
 SIGSTORE = PrivateSigstore.new()
 
 
-async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_no_other(bed: Bed):
+async def test_pull_secret_of_one_cache_is_not_used_for_another_cache(bed: Bed):
     host = bed.registry.host
     mine, others = (
         await image(host, bed.folder, "team/mine"),
@@ -47,7 +47,7 @@ async def test_a_private_registry_is_asked_with_the_log_in_of_the_cache_and_of_n
     assert "guessed" not in told
 
 
-async def test_a_secret_that_is_missing_or_may_not_be_read_is_reported_by_name_and_waited_for(bed: Bed):
+async def test_unreadable_pull_secret_is_reported_and_retried(bed: Bed):
     host = bed.registry.host
     made = await image(host, bed.folder, "team/add")
     bed.registry.on("*", ".*", misbehaviour.basic_auth(USER, PASSWORD))
@@ -63,7 +63,7 @@ async def test_a_secret_that_is_missing_or_may_not_be_read_is_reported_by_name_a
     assert bed.leads_to(made.digest)
 
 
-async def test_a_keyless_signature_is_verified_by_the_trusted_root_that_the_agent_is_given(bed: Bed):
+async def test_keyless_signature_is_verified_with_configured_trusted_root(bed: Bed):
     host, root = bed.registry.host, bed.folder / "trusted_root.json"
     root.write_text(SIGSTORE.trusted_root_json)
     made = await image(host, bed.folder, "team/add", signer=SIGSTORE.identity(IDENTITY))

@@ -12,7 +12,7 @@ pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-async def test_what_somebody_wrote_into_the_store_is_found_told_and_extracted_again(bed: Bed):
+async def test_changed_content_in_store_is_reported_and_extracted_again(bed: Bed):
     made = await deliver(bed, "--look-again-seconds", "1", protects=False)
     (bed.link() / "evil.so").write_bytes(b"evil")
     found = await bed.until("Degraded", made.digest, reason="ContentChanged")
@@ -23,7 +23,7 @@ async def test_what_somebody_wrote_into_the_store_is_found_told_and_extracted_ag
     assert bed.log.read_text().count("are not protected against pods") == 1
 
 
-async def test_where_the_agent_may_nobody_writes_its_caches_and_deletion_goes_on(bed: Bed):
+async def test_protected_cache_cannot_be_written_and_can_be_deleted(bed: Bed):
     if probe(bed.folder).state is not ProtectionState.PROTECTED:
         pytest.skip("no file can be made immutable here")
     await deliver(bed)

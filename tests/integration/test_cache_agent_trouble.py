@@ -25,7 +25,7 @@ pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-async def test_killed_amid_an_extraction_it_shows_nothing_and_goes_on_when_it_is_back(bed: Bed):
+async def test_extraction_resumes_after_agent_is_killed(bed: Bed):
     host = bed.registry.host
     made = await image(host, bed.folder, "team/add")
     layer = json.loads(made.manifest)["layers"][0]["digest"]
@@ -49,7 +49,7 @@ async def test_killed_amid_an_extraction_it_shows_nothing_and_goes_on_when_it_is
     await bed.until("Ready", made.digest)
 
 
-async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(bed: Bed):
+async def test_wrong_blob_digest_is_reported_and_retried(bed: Bed):
     host = bed.registry.host
     made = await image(host, bed.folder, "team/add")
     layer = json.loads(made.manifest)["layers"][0]["digest"]
@@ -70,7 +70,7 @@ async def test_a_registry_that_lies_about_a_digest_is_told_of_and_asked_again(be
 # Who sends so much is told that it takes its time.
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize(("caches", "pods"), [(60, 240), (900, 1)])
-async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, caches: int, pods: int):
+async def test_report_of_any_size_is_accepted_by_api_server(bed: Bed, kubeconfig: Path, caches: int, pods: int):
     """The API server stores 1.5 MiB of one object, with the names of the fields that are ours."""
     await bed.create("registry.test")
     mounting = [CachePod(bed.namespace, f"pod-{number:03}-{'n' * 40}") for number in range(pods)]
@@ -104,7 +104,7 @@ async def test_a_report_of_however_much_is_stored(bed: Bed, kubeconfig: Path, ca
             await api.patch(f"{path}/status", unbounded)
 
 
-async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(bed: Bed):
+async def test_full_budget_is_reported_in_bytes_and_deletion_frees_room(bed: Bed):
     host = bed.registry.host
     one, two = [await image(host, bed.folder, "team/add", kernel) for kernel in ("one", "two")]
     await bed.create(host)
@@ -122,7 +122,7 @@ async def test_a_full_budget_is_told_in_figures_and_room_is_made_by_deleting(bed
     assert not bed.link("one").is_symlink()
 
 
-async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run(bed: Bed):
+async def test_withdrawn_digest_is_hidden_from_new_pods_and_kept_for_running_pods(bed: Bed):
     made = await deliver(bed)
     await bed.pod("runs")
     await bed.distrust()
@@ -141,7 +141,7 @@ async def test_what_is_withdrawn_is_handed_to_nobody_and_stays_for_pods_that_run
 
 
 @pytest.mark.extended
-async def test_a_registry_that_is_away_takes_nothing_back_after_a_verdicts_time_and_is_asked_again(bed: Bed):
+async def test_registry_outage_keeps_digest_with_expired_verdict(bed: Bed):
     host, away = bed.registry.host, [False]
     made = await image(host, bed.folder, "team/add")
     failing = misbehaviour.failing(503)

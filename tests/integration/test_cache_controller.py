@@ -62,7 +62,7 @@ async def test_a_signed_image_gets_a_digest_and_its_namespace_gets_claims(caches
     await until(lambda: caches.events(namespace, "kernels"), accept=lambda found: {"Resolved", "Verified"} <= found)
 
 
-async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
+async def test_node_reports_make_cache_ready(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -79,7 +79,7 @@ async def test_what_nodes_report_makes_a_cache_ready(caches: Caches):
     await until(lambda: caches.events(namespace, "kernels"), accept=lambda found: "Ready" in found)
 
 
-async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches: Caches):
+async def test_unsigned_image_is_refused_and_no_blob_is_downloaded(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository)
     await caches.policy(caches.images(repository))
@@ -99,7 +99,7 @@ async def test_an_unsigned_image_is_refused_and_nothing_of_it_is_fetched(caches:
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
 
 
-async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Caches):
+async def test_image_without_policy_causes_no_registry_request(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     caches.registry.requests.clear()
@@ -114,7 +114,7 @@ async def test_an_image_that_no_policy_covers_is_not_even_asked_for(caches: Cach
     await until(lambda: caches.claims(namespace), accept=lambda found: not found)
 
 
-async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
+async def test_changed_policy_triggers_new_verification(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     images = caches.images(repository)
@@ -130,7 +130,7 @@ async def test_a_changed_policy_has_its_images_judged_anew(caches: Caches):
     await caches.becomes(path, lambda cache: digest_of(cache) == image.digest)
 
 
-async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Caches):
+async def test_moved_tag_is_followed_only_to_signed_image(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     first = await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -151,7 +151,7 @@ async def test_a_tag_that_moves_is_followed_to_what_is_signed_alone(caches: Cach
     assert claim in await caches.claims(namespace)
 
 
-async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(caches: Caches):
+async def test_registry_outage_keeps_digest_and_is_retried(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -168,7 +168,7 @@ async def test_a_registry_that_is_away_is_asked_again_and_takes_nothing_back(cac
     assert condition(cache, "Verified")[0] == "True"
 
 
-async def test_a_private_registry_is_asked_with_the_pull_secret_of_the_cache(caches: Caches):
+async def test_pull_secret_of_cache_is_used_for_private_registry(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -193,7 +193,7 @@ async def test_a_private_registry_is_asked_with_the_pull_secret_of_the_cache(cac
     assert condition(await caches.read(without), "Verified") == ("False", "Unreadable")
 
 
-async def test_the_webhook_gives_pods_the_digest(caches: Caches, site: CacheSite, tmp_path: Path):
+async def test_webhook_replaces_claim_of_pod_with_pinned_claim(caches: Caches, site: CacheSite, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 MANY = int(os.environ.get("ACCELKIT_CACHES", "20"))
 
 
-async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches):
+async def test_namespace_created_later_gets_claims(caches: Caches):
     here, later, repository = await caches.namespace(), caches.unique("later"), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -39,7 +39,7 @@ async def test_a_namespace_that_comes_later_gets_its_claims_then(caches: Caches)
     await until(lambda: caches.claims(later), accept=lambda found: name in found)
 
 
-async def test_a_claim_of_another_is_not_touched(caches: Caches):
+async def test_claim_of_another_owner_is_not_changed(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -63,7 +63,7 @@ async def test_a_claim_of_another_is_not_touched(caches: Caches):
     assert "deletionTimestamp" not in after["metadata"]
 
 
-async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_again(caches: Caches):
+async def test_deleted_or_unlabelled_claim_is_restored(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -92,7 +92,7 @@ async def test_a_tenant_who_deletes_or_strips_our_claim_gets_it_again(caches: Ca
     await until(labelled)
 
 
-async def test_a_cache_in_use_waits_for_its_pods_and_leaves_nothing(caches: Caches):
+async def test_deletion_of_cache_waits_for_its_pods_and_leaves_nothing(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -112,7 +112,7 @@ async def test_a_cache_in_use_waits_for_its_pods_and_leaves_nothing(caches: Cach
     await until(nothing)
 
 
-async def test_a_controller_that_is_killed_goes_on(caches: Caches, site: CacheSite):
+async def test_controller_continues_after_kill(caches: Caches, site: CacheSite):
     namespace, team = await caches.namespace(), caches.unique("team")
     repositories = [f"{team}/app-{number}" for number in range(3)]
     images = [await caches.publish(each, kernel=f"k{n}", signer=caches.signer) for n, each in enumerate(repositories)]
@@ -132,7 +132,7 @@ async def test_a_controller_that_is_killed_goes_on(caches: Caches, site: CacheSi
     )
 
 
-async def test_many_caches_at_once(caches: Caches):
+async def test_controller_handles_many_caches(caches: Caches):
     namespace, team = await caches.namespace(), caches.unique("team")
     image = await caches.publish(f"{team}/app", signer=caches.signer)
     await caches.policy(caches.images(f"{team}/app"))

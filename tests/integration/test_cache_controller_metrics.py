@@ -15,7 +15,7 @@ pytest_plugins = ["cache_fixtures"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-async def test_metrics_tell_of_caches_judgements_writes_and_pods(site: CacheSite, tmp_path: Path):
+async def test_metrics_count_caches_verdicts_writes_and_pods(site: CacheSite, tmp_path: Path):
     async with site.make_caches(tmp_path) as caches, site.serve_webhook(caches.api, tmp_path) as controller:
         namespace, team = await caches.namespace(), caches.unique("team")
         signed = await caches.publish(f"{team}/signed", signer=caches.signer)

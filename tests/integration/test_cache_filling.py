@@ -50,7 +50,7 @@ def is_ready(cache) -> bool:
     return condition(cache, "Ready")[0] == "True"
 
 
-async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tmp_path: Path):
+async def test_claim_is_filled_handed_over_and_deleted_without_leftovers(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path) as storage:
@@ -79,7 +79,7 @@ async def test_a_claim_is_filled_and_given_and_leaves_nothing(caches: Caches, tm
         await nothing_is_left(caches, namespace, cache.key)
 
 
-async def test_where_access_modes_are_refused_the_provisioners_words_are_told(caches: Caches, tmp_path: Path):
+async def test_refused_access_mode_is_reported_with_provisioner_message(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, refused="ReadOnlyMany", runs=False) as storage:
@@ -107,7 +107,9 @@ async def test_where_access_modes_are_refused_the_provisioners_words_are_told(ca
     await nothing_is_left(caches, namespace, cache.key)
 
 
-async def test_a_controller_that_is_killed_in_any_state_is_gone_on_for(caches: Caches, site: CacheSite, tmp_path: Path):
+async def test_filling_continues_after_controller_is_killed_in_each_state(
+    caches: Caches, site: CacheSite, tmp_path: Path
+):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path, runs=False) as storage:
@@ -133,7 +135,7 @@ def restart(site: CacheSite) -> None:
 
 
 @pytest.mark.extended
-async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: Caches, tmp_path: Path):
+async def test_failed_fill_job_is_reported_with_its_message_and_retried(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     image = await caches.publish(repository, signer=caches.signer)
     layer = msgspec.json.decode(image.manifest)["layers"][0]["digest"]
@@ -150,7 +152,7 @@ async def test_the_words_of_a_failed_job_are_told_and_it_is_tried_again(caches: 
 
 
 @pytest.mark.extended
-async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_name(caches: Caches, tmp_path: Path):
+async def test_running_pods_keep_former_digest_and_new_pods_wait_for_next_claim(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     first = await caches.publish(repository, signer=caches.signer)
     async with storage_of(caches, tmp_path) as storage:
@@ -181,7 +183,7 @@ async def test_pods_keep_a_former_digest_and_wait_for_the_next_under_its_own_nam
         )
 
 
-async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(caches: Caches, tmp_path: Path):
+async def test_copied_pull_secret_is_deleted_with_its_job(caches: Caches, tmp_path: Path):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     secrets = build_collection_path("v1", "secrets", namespace)
@@ -205,7 +207,7 @@ async def test_a_pull_secret_of_a_namespace_goes_with_the_job_that_needed_it(cac
         await caches.gone(build_object_path(ours, copied["metadata"]["name"]))
 
 
-async def test_what_would_have_to_be_rewritten_is_not_delivered_by_image(caches: Caches):
+async def test_cache_that_needs_relocation_is_not_delivered_as_image(caches: Caches):
     namespace, repository = await caches.namespace(), f"{caches.unique('team')}/app"
     await caches.publish(repository, signer=caches.signer)
     await caches.policy(caches.images(repository))
@@ -214,7 +216,7 @@ async def test_what_would_have_to_be_rewritten_is_not_delivered_by_image(caches:
     await caches.becomes(path, lambda cache: condition(cache, "Ready") == ("False", "NotRelocatable"))
 
 
-async def test_an_api_server_that_drops_image_volumes_is_told_from_one_that_keeps_them(caches: Caches):
+async def test_api_server_without_image_volumes_is_detected(caches: Caches):
     """Kubernetes 1.34 drops the volume and its mounts unless a gate is on; the pods would run without."""
     status = {
         "resolvedDigest": f"sha256:{'1' * 64}",

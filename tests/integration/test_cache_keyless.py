@@ -44,7 +44,7 @@ def verdict(cache: Cache) -> tuple[str, str]:
     return condition(cache, "Verified")
 
 
-async def test_keyless_signatures_are_judged_by_the_root_that_is_given(caches: Caches, team: str):
+async def test_keyless_signature_is_verified_with_configured_trusted_root(caches: Caches, team: str):
     namespace = await caches.namespace()
     signers = {
         "ours": SIGSTORE.identity(IDENTITY),

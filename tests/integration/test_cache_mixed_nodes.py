@@ -61,7 +61,7 @@ def judged(cache: Cache) -> bool:
     return condition(cache, "Compatible") == ("True", "PartlyCompatible")
 
 
-async def test_an_incompatible_node_among_compatible_ones_holds_up_nobody(cluster: Cluster):
+async def test_incompatible_node_does_not_block_compatible_node(cluster: Cluster):
     path, digest, layer = await cluster.create()
     await cluster.fits.until("Ready", digest)
     found = await cluster.misfit.until("Compatible", digest, status="False", reason="Incompatible")
@@ -80,7 +80,7 @@ async def test_an_incompatible_node_among_compatible_ones_holds_up_nobody(cluste
     assert not cluster.misfit.link().is_symlink()
 
 
-async def test_pods_of_its_claim_prefer_the_node_that_can_load_it(cluster: Cluster, site: CacheSite, tmp_path: Path):
+async def test_pod_prefers_node_compatible_with_its_cache(cluster: Cluster, site: CacheSite, tmp_path: Path):
     async with site.serve_webhook(cluster.caches.api, tmp_path):
         path, digest, _ = await cluster.create()
         await cluster.fits.until("Ready", digest)
@@ -93,7 +93,7 @@ async def test_pods_of_its_claim_prefer_the_node_that_can_load_it(cluster: Clust
         assert (expression["key"], expression["values"]) == ("kubernetes.io/hostname", [cluster.fits.node])
 
 
-async def test_cards_are_judged_where_nodes_hold_no_files(cluster: Cluster):
+async def test_compatibility_is_reported_if_nodes_hold_no_files(cluster: Cluster):
     path, digest, layer = await cluster.create(delivery="namespace")
     await cluster.fits.until("Compatible", digest)
     await cluster.misfit.until("Compatible", digest, status="False", reason="Incompatible")

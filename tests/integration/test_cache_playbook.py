@@ -77,7 +77,7 @@ def single_bed(referrers_registry, tmp_path) -> Bed:
 
 
 @EACH_REGISTRY
-def test_caches_come_onto_the_disk_once(bed):
+def test_caches_are_extracted_once(bed):
     image = bed.publish()
     bed.sign(image, version=3)
     wanted = [{"image": bed.name, "mount_path": "/cache"}, {"image": bed.name, "state": "verified"}]
@@ -98,7 +98,7 @@ def test_caches_come_onto_the_disk_once(bed):
 
 
 @pytest.mark.parametrize("state", ["present", "verified"])
-def test_an_image_that_nobody_signed_is_refused_with_the_reason(bed, state):
+def test_unsigned_image_is_refused_with_reason(bed, state):
     image = bed.publish()
     shown = bed.play(check=False, accelkit_caches=[{"image": bed.name, "state": state}])
     assert f"{bed.name}@{image.digest} does not satisfy policy acme: NoSignatures" in shown
@@ -107,13 +107,13 @@ def test_an_image_that_nobody_signed_is_refused_with_the_reason(bed, state):
     assert bed.extracted == []
 
 
-def test_nothing_is_extracted_without_a_policy(bed):
+def test_extraction_without_policy_is_refused(bed):
     del bed.variables["accelkit_cache_policy"]
     shown = bed.play(check=False, accelkit_caches=[{"image": bed.name}])
     assert "cannot verify caches without a signer policy; set accelkit_cache_policy" in " ".join(shown.split())
 
 
-def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(single_bed):
+def test_local_policies_are_copied_to_hosts_before_verification(single_bed):
     bed = single_bed
     bed.sign(bed.publish(), version=3)
     local = Path(str(bed.variables.pop("accelkit_cache_policy")))
@@ -151,7 +151,7 @@ def test_policies_of_this_machine_come_to_the_hosts_before_they_are_asked(single
         (["/etc/hostname", "{folder}/hostname"], "has hostname, hostname; give each file a different name"),
     ],
 )
-def test_policies_that_cannot_be_copied_are_refused(single_bed, files, words):
+def test_policy_files_that_cannot_be_copied_are_rejected(single_bed, files, words):
     bed = single_bed
     (bed.folder / "hostname").touch()
     files = [each.format(folder=bed.folder) for each in files]
@@ -160,7 +160,7 @@ def test_policies_that_cannot_be_copied_are_refused(single_bed, files, words):
     assert bed.extracted == []
 
 
-def test_a_state_that_is_none_is_refused(bed):
+def test_invalid_state_is_rejected(bed):
     shown = bed.play(check=False, accelkit_caches=[{"image": bed.name, "state": "absent"}])
     assert "value of state must be one of: present, verified, got: absent" in shown
 

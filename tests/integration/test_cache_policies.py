@@ -26,7 +26,7 @@ def policy(*signers: Any, **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "images", [["**"], ["docker.io/nginx"], ["localhost/a"], ["r.test:5000/a/*"], ["*.acme.test/**"], ["QUAY.io/a"]]
 )
-async def test_a_policy_of_the_form_of_a_file_is_taken(there, images):
+async def test_policy_with_fields_of_policy_file_is_accepted(there, images):
     identity = {"issuer": "https://idp.test", "subjectPattern": "https://github\\.com/acme/.*"}
     signers = [
         {"name": "ci", "keyless": identity, "annotations": {"env": "prod"}},
@@ -66,7 +66,7 @@ async def test_a_policy_of_the_form_of_a_file_is_taken(there, images):
         ({"namespace": ["prod"]}, 'unknown field "spec.namespace"'),
     ],
 )
-async def test_a_wrong_policy_is_refused_in_words_that_say_what_to_write(there, spec, words):
+async def test_invalid_policy_is_rejected_with_correction(there, spec, words):
     assert words in await there.refusal(policy(**spec))
 
 
@@ -80,14 +80,14 @@ async def test_a_wrong_policy_is_refused_in_words_that_say_what_to_write(there, 
     ],
     ids=["namespaces", "subject", "annotations", "annotation"],
 )
-async def test_what_was_left_null_does_not_become_all(there, spec):
+async def test_policy_with_null_field_is_invalid(there, spec):
     taken = await there.take(policy(**spec))
     broken = parse_policies([("x", taken["spec"])])
     assert "got `null`" in broken.broken["x"]
     assert broken.find_broken(parse_reference("quay.io/acme/app:v1"), NAMESPACE)
 
 
-async def test_policies_are_listed_with_what_they_cover(there):
+async def test_policy_table_has_images_and_namespaces_columns(there):
     made = policy(namespaces=["team-*"])
     made["metadata"]["name"] = "shown"
     await there.api.post(there.path("SignerPolicy"), made, query=STRICT)

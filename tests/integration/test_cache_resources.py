@@ -25,7 +25,7 @@ async def test_each_definition_is_established_and_structural(there, defined):
         assert conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
-async def test_every_cache_of_the_examples_applies_with_strict_validation(there):
+async def test_caches_of_examples_apply_with_strict_validation(there):
     caches = [each for example in ALL_EXAMPLES for each in build_objects(example) if "GKMCache" in each["kind"]]
     assert {each["kind"] for each in caches} == {"GKMCache", "ClusterGKMCache"}
     for each in caches:
@@ -38,7 +38,7 @@ async def test_every_cache_of_the_examples_applies_with_strict_validation(there)
         await there.api.patch(where, given, kind="apply", query=DRY)
 
 
-async def test_the_examples_of_others_apply_with_strict_validation(there):
+async def test_gkm_examples_apply_with_strict_validation(there):
     caches = [each for each in read_gkm_manifests() if each["kind"] in CACHE_KINDS]
     for each in caches:
         if each["kind"] == "GKMCache":
@@ -62,7 +62,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("each", GOOD, ids=range(len(GOOD)))
-async def test_what_is_right_is_taken_as_it_is(there, each):
+async def test_valid_cache_is_stored_unchanged(there, each):
     taken = await there.take(each)
     assert taken["spec"] == {"delivery": "auto", **each["spec"]}
     msgspec.json.decode(msgspec.json.encode(taken), type=Cache)
@@ -105,7 +105,7 @@ LONG = [f"n{number}" for number in range(1025)]
         ({"mountpath": "/a"}, 'unknown field "spec.mountpath"'),
     ],
 )
-async def test_a_wrong_cache_is_refused_in_words_that_say_what_to_write(there, spec, words):
+async def test_invalid_cache_is_rejected_with_correction(there, spec, words):
     assert words in await there.refusal(cache(**spec))
 
 

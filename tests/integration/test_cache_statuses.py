@@ -67,7 +67,7 @@ def full_status() -> CacheStatus:
 
 
 @pytest.mark.parametrize("kind", ["GKMCache", "ClusterGKMCache"])
-async def test_what_the_controller_writes_is_kept_and_shown(there, kind):
+async def test_controller_status_is_stored_and_shown_in_table(there, kind):
     name = f"shown-{kind.lower()}"
     await there.api.post(there.path(kind), cache(kind, name), query=STRICT)
     before = await there.table(kind, name)
@@ -98,7 +98,7 @@ async def test_what_the_controller_writes_is_kept_and_shown(there, kind):
 
 
 @pytest.mark.parametrize("kind", ["GKMCacheNode", "ClusterGKMCacheNode"])
-async def test_what_an_agent_writes_is_kept_and_shown(there, kind):
+async def test_agent_status_is_stored_and_shown_in_table(there, kind):
     name = f"node-{kind.lower()}"
     pods = [CachePod(NAMESPACE, "pod", "", 0), CachePod(NAMESPACE, "other")]
     of_digest = NodeCacheStatus(
@@ -126,7 +126,7 @@ async def test_what_an_agent_writes_is_kept_and_shown(there, kind):
     assert {"GPU": "NVIDIA H100", "Driver": "580.1", "Node-Error": 1, "Node-In-Use": 0}.items() <= shown.items()
 
 
-async def test_a_status_that_says_nothing_that_can_be_is_refused(there):
+async def test_invalid_status_is_rejected(there):
     await there.api.post(there.path("GKMCache"), cache(name="liar"), query=STRICT)
     where = f"{there.path('GKMCache')}/liar/status"
     twice = msgspec.to_builtins(conditions(True, Reason.READY)) * 2

@@ -129,7 +129,7 @@ def in_init_container(claim: str) -> dict[str, Any]:
     return make_pod(mount(readOnly=True), claim=claim, spec={"initContainers": init, **GATED})
 
 
-async def test_pods_older_than_their_cache_and_those_that_come_meanwhile_keep_claims_away(tenant: Tenant):
+async def test_writable_pods_older_than_policy_block_claims_of_cache(tenant: Tenant):
     reader = await tenant.pod(make_pod(mount(readOnly=True), claim="early"))
     writers = [await tenant.pod(in_init_container("early"))]
     path = await tenant.cache("early")
@@ -148,7 +148,7 @@ async def test_pods_older_than_their_cache_and_those_that_come_meanwhile_keep_cl
     assert "WritablePod" in await tenant.caches.events(tenant.namespace, cache.metadata.name)
 
 
-async def test_a_claim_that_was_a_tenants_own_is_none_for_what_was_let_in_meanwhile(tenant: Tenant, site: CacheSite):
+async def test_pods_admitted_during_claim_conflict_block_claims_of_cache(tenant: Tenant, site: CacheSite):
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}, "storageClassName": "x"}
     await tenant.api.post(tenant.claims, {"metadata": {"name": "swap"}, "spec": spec})
     path = await tenant.cache("swap")
@@ -236,7 +236,7 @@ async def test_tenant_cannot_keep_claim_of_cache_by_finalizer(tenant: Tenant):
             await editor.patch(path, {"metadata": {"finalizers": held}})
 
 
-async def test_a_pod_whose_ephemeral_volume_is_older_keeps_claims_away(tenant: Tenant):
+async def test_older_pod_with_ephemeral_volume_blocks_claims_of_cache(tenant: Tenant):
     pod = owning("cache", pod="own")
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "cache", "mountPath": "/cache"}]
     pod["spec"] |= GATED
@@ -250,7 +250,7 @@ async def test_a_pod_whose_ephemeral_volume_is_older_keeps_claims_away(tenant: T
     assert all(name.startswith("beside") for name in await tenant.ours())
 
 
-async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: CacheSite):
+async def test_cache_is_not_deleted_before_its_claims(tenant: Tenant, site: CacheSite):
     """Without it no policy would know of them; who deletes it in a moment could make it anew in the next."""
     path = await tenant.cache("kernels")
     await tenant.served(path)
@@ -275,7 +275,7 @@ async def test_a_cache_does_not_go_before_its_claims(tenant: Tenant, site: Cache
     assert await tenant.ours() == {}
 
 
-async def test_honest_pods_that_write_and_come_right_behind_their_cache_are_not_in_its_way(
+async def test_pods_created_with_their_cache_do_not_block_claims(
     tenant: Tenant, site: CacheSite, caches: Caches, tmp_path: Path
 ):
     """As in one file with it: an init container that sets rights, and a container that compiles."""

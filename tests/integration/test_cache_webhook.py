@@ -75,7 +75,7 @@ async def ready(cluster, namespace, name="kernels", **status):
     await until(pinned)
 
 
-async def test_pods_may_follow_their_cache_in_the_same_file(served, namespace):
+async def test_pods_can_be_created_directly_after_their_cache(served, namespace):
     # Once it answers.
     await ready(served, namespace)
     for number in range(5):
@@ -85,7 +85,7 @@ async def test_pods_may_follow_their_cache_in_the_same_file(served, namespace):
         assert pod["spec"]["initContainers"][0]["image"] == IMAGE
 
 
-async def test_pods_may_follow_a_namespace_that_their_cache_gets(served, namespace):
+async def test_pods_can_be_created_directly_after_namespace_is_added(served, namespace):
     name, later = f"shared-{namespace}", f"later-{namespace}"
     await ready(served, namespace, name, spread=[namespace, later])
     spread = [namespace, later, await served.make_namespace()]
@@ -96,7 +96,7 @@ async def test_pods_may_follow_a_namespace_that_their_cache_gets(served, namespa
         assert pod["spec"]["initContainers"][0]["image"] == IMAGE
 
 
-async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, namespace):
+async def test_pod_is_stored_with_pinned_claim_and_private_copy(served, namespace):
     await ready(served, namespace)
     lying = {CACHE_PINNED_ANNOTATION: "sha256:" + "0" * 64, CACHE_WRITABLE_ANNOTATION: "mine"}
     pod = await served.create(namespace, make_pod(mount(), annotations=lying))
@@ -112,7 +112,7 @@ async def test_pods_are_stored_with_one_digest_and_a_copy_of_their_own(served, n
     assert annotations[CACHE_WRITABLE_ANNOTATION] == f"{filling['name']}={namespace}/kernels"
 
 
-async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, namespace):
+async def test_mount_annotation_adds_mounts_and_variables(served, namespace):
     await ready(served, namespace)
     pod = await served.create(namespace, make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "kernels=main"}))
     main = pod["spec"]["containers"][0]
@@ -124,7 +124,7 @@ async def test_a_pod_that_asks_by_annotation_gets_mounts_and_variables(served, n
     assert "existing caches: kernels" in await served.refusal(namespace, asked)
 
 
-async def test_an_ephemeral_volume_that_is_called_as_a_cache_is_refused(served, namespace):
+async def test_ephemeral_volume_with_name_of_cache_claim_is_rejected(served, namespace):
     await ready(served, namespace, "early-bird")
     for pod in (owning("bird", pod="early"), owning(PINNED[1:], pod="early-bird")):
         assert "has the name of a claim of kernel cache early-bird: rename the volume" in await served.refusal(
@@ -134,7 +134,7 @@ async def test_an_ephemeral_volume_that_is_called_as_a_cache_is_refused(served, 
     assert "early-bird-2" not in served.stand.asked()
 
 
-async def test_the_pods_of_a_cache_of_the_cluster_and_no_others(served, namespace):
+async def test_cluster_cache_does_not_change_pods_of_other_namespaces(served, namespace):
     other = await served.make_namespace()
     name = f"shared-{namespace}"
     await ready(served, namespace, name, spread=[namespace])
@@ -143,7 +143,7 @@ async def test_the_pods_of_a_cache_of_the_cluster_and_no_others(served, namespac
     assert CACHE_PINNED_ANNOTATION not in foreign["metadata"].get("annotations", {})
 
 
-async def test_pods_without_a_claim_never_reach_it_and_other_claims_stay_as_they_are(served, namespace):
+async def test_webhook_is_not_called_for_pods_without_cache_claim(served, namespace):
     await ready(served, namespace)
     concerned = make_pod(mount(readOnly=True))
     for claim in ("data", "kernels-of-mine"):
@@ -161,7 +161,7 @@ async def test_pods_without_a_claim_never_reach_it_and_other_claims_stay_as_they
     assert not {each["metadata"]["name"] for each in (*others, spared)} & set(asked)
 
 
-async def test_while_it_is_down_the_pods_of_caches_are_refused_and_others_do_not_notice(served, namespace):
+async def test_webhook_outage_rejects_only_pods_of_caches(served, namespace):
     await ready(served, namespace)
     served.stand.stop()
     assert await served.refusal(namespace, make_pod(claim="")) == ""
@@ -177,7 +177,7 @@ async def test_while_it_is_down_the_pods_of_caches_are_refused_and_others_do_not
     assert await served.refusal(namespace, make_pod(mount(readOnly=True), annotations=pretended)) == ""
 
 
-async def test_while_it_is_down_the_pods_of_a_cache_of_the_cluster_are_refused(served, namespace):
+async def test_webhook_outage_rejects_pods_of_cluster_cache(served, namespace):
     other, name = await served.make_namespace(), f"shared-{namespace}"
     await ready(served, namespace, name, spread=[namespace])
     served.stand.stop()
@@ -185,7 +185,7 @@ async def test_while_it_is_down_the_pods_of_a_cache_of_the_cluster_are_refused(s
     assert await served.refusal(other, make_pod(mount(), claim=name)) == ""
 
 
-async def test_while_it_is_down_a_tenants_own_claim_of_that_name_is_mounted(served, namespace):
+async def test_webhook_outage_does_not_block_tenant_claim_with_name_of_cache(served, namespace):
     taken = [state(ConditionType.READY, Reason.CLAIM_EXISTS, "a tenant's", holds=False)]
     conditions = merge_conditions([], taken, now="2026-01-01T00:00:00Z")
     await ready(served, namespace)
@@ -194,7 +194,7 @@ async def test_while_it_is_down_a_tenants_own_claim_of_that_name_is_mounted(serv
     await until(lambda: served.refusal(namespace, make_pod(mount(), claim="data")), accept=lambda found: found == "")
 
 
-async def test_a_renewed_certificate_is_served_and_trusted_without_a_change_of_the_configuration(served, namespace):
+async def test_renewed_certificate_is_served_without_configuration_change(served, namespace):
     await ready(served, namespace)
     path = build_object_path(CONFIGURATIONS, CONFIGURATION)
     before = await served.api.get(path)
@@ -210,7 +210,7 @@ async def test_a_renewed_certificate_is_served_and_trusted_without_a_change_of_t
     assert await served.api.get(path) == before
 
 
-async def test_a_pod_with_many_claims_is_judged_within_the_budget(served, namespace):
+async def test_pod_with_many_claims_is_evaluated_within_cel_budget(served, namespace):
     await ready(served, namespace)
     pod = make_pod(mount(readOnly=True))
     names = [f"other-{number}" for number in range(100)]
@@ -220,7 +220,7 @@ async def test_a_pod_with_many_claims_is_judged_within_the_budget(served, namesp
     assert NOT_HANDLED in await served.refusal(namespace, pod)
 
 
-async def test_many_caches_at_once(served, namespace):
+async def test_webhook_handles_pods_of_many_caches(served, namespace):
     await ready(served, namespace)
     # An API client of Go has about as many requests under way.
     slots = asyncio.Semaphore(25)

@@ -69,7 +69,7 @@ async def cluster(control_plane, defined, tmp_path):
             await cluster.delete_pods()
 
 
-async def test_costly_reviews_take_bounded_memory_and_hold_no_other_review_up(cluster):
+async def test_costly_reviews_use_bounded_memory_and_block_no_other_review(cluster):
     namespace = await cluster.make_namespace()
     await cluster.make_cache(namespace)
 

@@ -100,7 +100,7 @@ async def install_more(sandbox: Sandbox, folder: Path) -> None:
 
 
 @pytest.mark.extended
-async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_path):
+async def test_next_run_removes_objects_of_former_settings(installed, tmp_path):
     await create_pull_secret(installed)
     async with ApiClient(load_connection(installed.kubeconfig)) as api:
         for node, cards in {"node-1": "8", "node-2": "4"}.items():
@@ -140,7 +140,7 @@ async def test_what_is_no_longer_wanted_goes_with_the_next_run(installed, tmp_pa
 
 
 @pytest.mark.long
-async def test_a_user_who_keeps_a_node_out_is_left_alone(installed):
+async def test_node_excluded_by_user_is_not_shared(installed):
     async with ApiClient(load_connection(installed.kubeconfig)) as api:
         for value in ("false", None):
             await api.patch(build_node_path("node-2"), {"metadata": {"labels": {"accelkit.io/share": value}}})
@@ -160,7 +160,7 @@ def limited(sandbox: Sandbox, folder: Path, *arguments: str) -> subprocess.Compl
 
 
 @pytest.mark.long
-def test_a_limit_that_leaves_out_the_way_to_the_cluster_is_told_so(installed, tmp_path):
+def test_limit_that_excludes_api_host_is_rejected_with_correction(installed, tmp_path):
     done = limited(installed, tmp_path, "--limit", "worker-3")
     said = " ".join(done.stdout.split())
     assert done.returncode != 0
@@ -182,14 +182,14 @@ TAGS = ("node_labels", "certificates", "device_plugin", "second_scheduler", "sch
         *(pytest.param(tag, marks=pytest.mark.long) for tag in TAGS),
     ],
 )
-def test_a_part_alone_changes_nothing_where_all_is_installed(installed, tag):
+def test_run_with_single_tag_changes_nothing_after_installation(installed, tag):
     done = installed.playbook("site.yml", "--tags", tag)
     assert changed(done.stdout) == 0
     assert "Check the settings" in done.stdout
 
 
 @pytest.mark.long
-def test_a_part_alone_is_repaired(installed):
+def test_run_with_scheduler_tag_repairs_only_scheduler(installed):
     config = Path(installed.facts.scheduler_config)
     switched = config.read_text()
     write_atomically(config, switched.replace("httpTimeout: 10s", "httpTimeout: 11s").encode(), config.stat().st_mode)

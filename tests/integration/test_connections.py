@@ -108,7 +108,7 @@ ENVIRONMENTS = {
 
 
 @pytest.mark.parametrize(("environ", "expected"), ENVIRONMENTS.values(), ids=ENVIRONMENTS)
-def test_both_are_the_same_user(ways, environ, expected):
+def test_accelkit_and_kubernetes_core_authenticate_as_same_user(ways, environ, expected):
     environ = {name: value.format_map(vars(ways)) for name, value in environ.items()}
     found = asyncio.run(ask(environ))
     assert found == ask_kubernetes_core(environ, ways.folder)

@@ -142,7 +142,7 @@ def hosts(tmp_path_factory):
 
 
 @pytest.mark.long
-async def test_an_install_cut_off_again_and_again_is_finished_and_removed_without_a_trace(hosts, tmp_path):
+async def test_repeatedly_interrupted_install_completes_and_is_removed_completely(hosts, tmp_path):
     trees, objects = hosts.trees(), await settled_nodes(hosts.sandbox, len(NODES))
     # Two hosts are lost amid their switch: when the original is recorded, and when the manifest is switched.
     hosts.lose(NODES[0], "backup/.accelkit-kube-scheduler.yaml")

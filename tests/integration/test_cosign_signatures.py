@@ -71,7 +71,7 @@ spec:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_what_cosign_signs_is_accepted_for_its_key_alone(
+async def test_cosign_signature_is_accepted_only_for_its_key(
     cosign, registry: RealRegistry, tmp_path: Path, way: tuple[str, list[str], str]
 ):
     name, how, form = way
@@ -95,7 +95,7 @@ async def test_what_cosign_signs_is_accepted_for_its_key_alone(
     assert caught.value.reason == RejectionReason.SIGNATURE_INVALID
 
 
-async def test_what_cosign_attests_is_no_signature(cosign, registry: RealRegistry, tmp_path: Path):
+async def test_cosign_attestation_is_not_accepted_as_signature(cosign, registry: RealRegistry, tmp_path: Path):
     cosign("cosign3", "generate-key-pair", "--output-key-prefix", "signer")
     cosign("cosign3", "signing-config", "create", "--out", "services.json")
     (tmp_path / "predicate.json").write_text("{}")

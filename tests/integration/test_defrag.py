@@ -55,7 +55,7 @@ async def defrag(kubeconfig, *arguments):
     return (await finish(await start_defrag(kubeconfig, *arguments)))[0]
 
 
-async def test_a_plan_names_who_leaves_and_an_application_evicts_them(control_plane):
+async def test_plan_lists_victims_and_apply_evicts_them(control_plane):
     async with world_of(control_plane.kubeconfig) as world:
         await create_classes(world.api)
         node = await world.node(2, 8, allocatable={"cpu": "8", "memory": "8Gi", "pods": "20", MEMORY: "16"})
@@ -189,7 +189,7 @@ async def cluster_of(control_plane, process):
             await cluster.close()
 
 
-async def test_the_pod_that_waits_gets_the_cards_and_no_pod_that_is_made_again(control_plane, process):
+async def test_waiting_pod_gets_freed_cards_instead_of_replacement_pod(control_plane, process):
     async with cluster_of(control_plane, process) as (cluster, _):
         running = [await cluster.replica_set(5, "low"), await cluster.replica_set(5, "middle")]
         waiting = await cluster.waiting(5, "high")
@@ -204,7 +204,7 @@ async def test_the_pod_that_waits_gets_the_cards_and_no_pod_that_is_made_again(c
         assert sorted((await cluster.world.charged(cluster.node)).values()) == [5, 5]
 
 
-async def test_the_cards_stay_held_when_the_extender_starts_again(control_plane, process):
+async def test_hold_on_cards_survives_extender_restart(control_plane, process):
     async with cluster_of(control_plane, process) as (cluster, extender):
         running = await cluster.replica_set(5, "low", finalizers=[FINALIZER])
         await cluster.replica_set(5, "middle")
@@ -224,7 +224,7 @@ async def test_the_cards_stay_held_when_the_extender_starts_again(control_plane,
         assert not (await cluster.world.read(replacement))["spec"].get("nodeName")
 
 
-async def test_users_who_edit_pods_cannot_hold_cards(control_plane):
+async def test_user_with_edit_role_cannot_hold_cards(control_plane):
     async with world_of(control_plane.kubeconfig) as world:
         role = {"apiGroup": "rbac.authorization.k8s.io"}
         subject, name = {**role, "kind": "User", "name": "defrag-tenant"}, f"{world.prefix}-edit"

@@ -108,7 +108,7 @@ async def cluster_of(sandbox, served):
 
 @pytest.mark.parametrize("counts", ["i915", "xe"])
 @pytest.mark.parametrize("name", ["memory__max", "memory", "anything"])
-async def test_two_of_three_pods_of_5_gb_fit_two_cards_of_8(sandbox, served, counts, name):
+async def test_third_pod_of_5_gb_does_not_fit_two_cards_of_8_gb(sandbox, served, counts, name):
     async with cluster_of(sandbox, served) as cluster:
         node = await cluster.node({f"{PREFIX}cards": "card0.card1"}, **{counts: 8, name: 16 * GB})
         asked = {counts: 1, name: 5 * GB}
@@ -134,7 +134,7 @@ async def test_amounts_are_divided_over_the_cards_of_each_container(sandbox, ser
         assert "will not fit" in await cluster.world.unschedulable(await cluster.pod(node, {"i915": 1, "foo": 4}))
 
 
-async def test_labels_and_annotations_bound_the_choice(sandbox, served):
+async def test_labels_and_annotations_restrict_card_choice(sandbox, served):
     async with cluster_of(sandbox, served) as cluster:
         policy = "telemetry.aware.scheduling.policy"
         labels = {
@@ -159,7 +159,7 @@ async def test_labels_and_annotations_bound_the_choice(sandbox, served):
         assert await cluster.bound(await cluster.pod(node, one)) == "card0"
 
 
-async def test_pods_that_lie_are_counted_by_their_limits(sandbox, served):
+async def test_pods_with_forged_annotations_are_counted_by_their_limits(sandbox, served):
     async with cluster_of(sandbox, served) as cluster:
         node = await cluster.node({f"{PREFIX}cards": "card0.card1"}, i915=8, foo=16)
         shares = '[{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}]'
@@ -176,7 +176,7 @@ async def test_pods_that_lie_are_counted_by_their_limits(sandbox, served):
         )
 
 
-async def test_pods_without_a_card_are_left_alone(sandbox, served):
+async def test_pods_without_card_are_bound_without_card_annotation(sandbox, served):
     async with cluster_of(sandbox, served) as cluster:
         node = await cluster.node({f"{PREFIX}cards": "card0"}, i915=1, foo=4)
         pods = [await cluster.pod(node, {"foo": 2}) for _ in range(2)]

@@ -30,7 +30,7 @@ def inspect(sandbox: Sandbox, path: str) -> dict:
         return json.load(answer)
 
 
-async def test_the_manuals_example_runs_as_it_is_written_and_leaves_no_trace(sandbox):
+async def test_example_of_gcushare_manual_runs_and_is_removed_completely(sandbox):
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         cluster = Cluster(api, sandbox)
         node = await cluster.get("/api/v1/nodes/node-1")

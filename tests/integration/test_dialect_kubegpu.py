@@ -40,7 +40,7 @@ def cards_of(given):
 
 
 @pytest.mark.long
-async def test_a_pod_gets_the_cards_of_its_group_from_the_kubelet_and_leaves_no_trace(sandbox):
+async def test_pod_gets_cards_of_its_group_and_is_removed_completely(sandbox):
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         cluster = Cluster(api, sandbox)
         node = await cluster.get("/api/v1/nodes/node-1")

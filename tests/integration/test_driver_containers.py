@@ -84,7 +84,7 @@ async def read_stages(cluster, stage):
     }
 
 
-async def test_each_kernel_has_its_driver_and_removal_leaves_none(cluster, drivers):
+async def test_each_kernel_gets_its_driver_and_removal_deletes_all_drivers(cluster, drivers):
     loading = asyncio.create_task(load_drivers(cluster, drivers))
     settings = ("-e", json.dumps(SETTINGS))
     await asyncio.to_thread(cluster.sandbox.playbook, "site.yml", *settings)

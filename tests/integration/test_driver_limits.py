@@ -84,7 +84,7 @@ async def read_cards(cluster):
     return {card["id"]: card for card in json.loads(annotations.get("accelkit.io/inventory", '{"cards": []}'))["cards"]}
 
 
-async def test_the_driver_holds_containers_and_its_errors_take_cards_out(cluster, machine):
+async def test_driver_limits_containers_and_its_errors_disable_cards(cluster, machine):
     await until(lambda: read_cards(cluster), accept=lambda found: set(found) == {"GPU-1", "GPU-2"})
     await cluster.create_pod("held", memory=4, node=NODE)
     await cluster.running("held")

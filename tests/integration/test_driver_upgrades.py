@@ -175,7 +175,7 @@ async def cordon(cluster, name, *, unschedulable):
     await cluster.api.patch(build_node_path(name), {"spec": {"unschedulable": unschedulable or None}})
 
 
-async def test_nodes_get_another_driver_one_by_one_and_a_later_run_goes_on(cluster, watched):
+async def test_drivers_are_upgraded_node_by_node_and_later_run_continues(cluster, watched):
     await play(cluster, "site.yml", *settle(OLD))
     await watched.until(lambda known: set(known.values()) == {(False, "", (OLD,))})
     # So that it is on the first.

@@ -35,7 +35,7 @@ async def add_node(world, kernel):
     return name
 
 
-async def test_nodes_are_planned_by_their_kernels_and_labelled(control_plane):
+async def test_nodes_are_planned_by_kernel_and_labelled(control_plane):
     async with world_of(control_plane.kubeconfig) as world:
         nodes = {await add_node(world, kernel): kernel for kernel in KERNELS}
         given = {"prefix": "accelkit-driver", "namespace": "default", "in_containers": True, "node_selector": {}}
@@ -53,7 +53,7 @@ async def test_nodes_are_planned_by_their_kernels_and_labelled(control_plane):
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-async def test_a_node_is_cordoned_and_left_as_it_was(control_plane, cordoned):
+async def test_upgrade_cordons_node_and_restores_previous_state(control_plane, cordoned):
     async with world_of(control_plane.kubeconfig) as world:
         name = await add_node(world, KERNELS[0])
         if cordoned:
@@ -66,7 +66,7 @@ async def test_a_node_is_cordoned_and_left_as_it_was(control_plane, cordoned):
         assert (after.unschedulable, "accelkit.io/driver-upgrade" in after.annotations) == (cordoned, False)
 
 
-async def test_pods_leave_where_their_budget_allows_it(control_plane):
+async def test_drain_respects_disruption_budget(control_plane):
     async with world_of(control_plane.kubeconfig) as world:
         name = await add_node(world, KERNELS[0])
         pod = await world.pod(2, node_name=name)

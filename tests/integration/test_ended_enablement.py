@@ -81,7 +81,7 @@ def install(sandbox: Sandbox, settings: dict[str, object], ended: Path) -> subpr
     return ansible_playbook(*arguments, environ=environ, start_new_session=True)
 
 
-async def test_a_preview_of_all_of_it_shows_each_part_and_needs_no_right_to_write(sandbox, tmp_path):
+async def test_check_mode_reports_each_part_without_write_permission(sandbox, tmp_path):
     await settled_nodes(sandbox, 2)
     reader = await kubeconfig_of(sandbox, "reader", {"rules": [READING]})
     before, settings = await settled_objects(sandbox), build_settings(tmp_path)
@@ -94,7 +94,7 @@ async def test_a_preview_of_all_of_it_shows_each_part_and_needs_no_right_to_writ
     assert await objects(sandbox) == before
 
 
-async def test_whatever_enablement_was_ended_after_removal_leaves_no_trace(sandbox, tmp_path):
+async def test_removal_is_complete_after_interrupted_enablement(sandbox, tmp_path):
     await settled_nodes(sandbox, 2)
     objects_before, before = await settled_objects(sandbox), await nodes(sandbox)
     settings, ended = build_settings(tmp_path), tmp_path / "ended"

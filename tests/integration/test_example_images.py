@@ -63,7 +63,7 @@ def made(tmp_path_factory):
     ("name", "card"),
     [("vector-add-cache-cuda", "cuda:75"), ("vector-add-cache-rocm", "hip:gfx90a"), ("vllm-cache", "hip:gfx90a")],
 )
-async def test_each_is_signed_in_the_format_of_its_tag_and_extracts_for_its_cards(made, tmp_path, name, card, form):
+async def test_example_image_is_signed_in_format_of_its_tag_and_extracts(made, tmp_path, name, card, form):
     tag = f"{name}-v2" if form == "cosign-v2" else name
     result = await made.extract(tag, tmp_path, card)
     assert made.said["formats"][f"{CACHES}:{tag}"] == form
@@ -77,12 +77,12 @@ async def test_each_is_signed_in_the_format_of_its_tag_and_extracts_for_its_card
         assert (result.place.cache / Path(path).relative_to("/cache")).is_file()
 
 
-async def test_no_two_are_one_digest(made):
+async def test_example_images_have_different_digests(made):
     digests = made.said["images"]
     assert len(digests) == len({*digests.values()}) == 9
 
 
-async def test_one_for_other_cards_is_refused(made, tmp_path):
+async def test_example_image_for_other_cards_is_refused(made, tmp_path):
     with pytest.raises(CacheError, match="BackendMismatch"):
         await made.extract("vector-add-cache-cuda", tmp_path, "hip:gfx90a")
 
@@ -91,7 +91,7 @@ async def test_one_for_other_cards_is_refused(made, tmp_path):
     ("end", "reason"),
     [("unsigned", RejectionReason.NO_SIGNATURES), ("stranger", RejectionReason.SIGNATURE_INVALID)],
 )
-async def test_those_that_are_there_to_be_refused_are(made, tmp_path, end, reason):
+async def test_invalid_example_images_are_refused(made, tmp_path, end, reason):
     with pytest.raises(UnverifiedError) as caught:
         await made.extract(f"vector-add-cache-rocm-{end}", tmp_path, "hip:gfx90a")
     assert caught.value.reason == reason

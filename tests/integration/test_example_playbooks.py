@@ -27,14 +27,14 @@ def find_calls(plays):
                 yield module, given or {}
 
 
-def test_every_example_resolves_what_it_names(control_plane):
+def test_each_example_passes_syntax_check(control_plane):
     files = sorted(EXAMPLES.glob("*.yml"))
     done = play(control_plane, "--syntax-check", *files)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^playbook: ", done.stdout, re.MULTILINE)) == len(files) > 1
 
 
-def test_every_option_of_a_module_in_an_example_is_one_of_its_options():
+def test_each_example_uses_only_documented_module_options():
     """Also of those that run only where there is a registry."""
     tasks = [(module, set(given)) for file in EXAMPLES.glob("*.yml") for module, given in find_calls(load(file))]
     command = [sys.executable, "-m", "ansible", "doc", "--json", *sorted({module for module, _ in tasks})]
@@ -46,7 +46,7 @@ def test_every_option_of_a_module_in_an_example_is_one_of_its_options():
 
 
 @pytest.mark.long
-def test_what_only_reads_says_what_is_there(installed):
+def test_read_only_examples_report_cluster_state(installed):
     done = play(installed, EXAMPLES / "inspect.yml")
     assert done.returncode == 0, done.stdout
     assert re.search(r"msg: 'node-1: [\d.]+ GB free'", done.stdout), done.stdout
@@ -58,7 +58,7 @@ def test_what_only_reads_says_what_is_there(installed):
 
 
 @pytest.mark.extended
-def test_the_roles_share_a_cluster_without_the_playbooks(control_plane):
+def test_roles_example_runs_in_check_mode(control_plane):
     given = {"image": "registry.example.org/accelkit:1", "nodes": ["node-1"]}
     done = play(control_plane, EXAMPLES / "roles.yml", "--check", "-e", json.dumps(given))
     assert done.returncode == 0, done.stdout

@@ -33,7 +33,7 @@ async def names(api, path: str) -> set[str]:
     return {each["metadata"]["name"] for each in items if each["metadata"]["name"].startswith("gkm-test-")}
 
 
-async def test_without_gkm_nothing_is_deployed(control_plane, api, cache_kinds):
+async def test_deploy_without_gkm_kinds_is_refused(control_plane, api, cache_kinds):
     await cache_kinds.forget()
     done = control_plane.command("examples", "deploy", "kind", check=False)
     assert done.returncode == 1
@@ -43,7 +43,7 @@ async def test_without_gkm_nothing_is_deployed(control_plane, api, cache_kinds):
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("gkm")
-async def test_the_set_for_kind_comes_and_goes(control_plane, api):
+async def test_example_set_for_kind_is_deployed_and_undeployed(control_plane, api):
     created = control_plane.command("examples", "deploy", "kind").stdout.splitlines()
     assert len(created) == len({*created}) == 4 * (1 + 3) + 6
     assert {line.split()[0] for line in created} == {"created"}
@@ -65,7 +65,7 @@ async def test_the_set_for_kind_comes_and_goes(control_plane, api):
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("gkm")
-async def test_a_finalizer_of_gkms_is_waited_for_and_named(control_plane, api):
+async def test_undeploy_reports_finalizer_of_gkm_after_timeout(control_plane, api):
     control_plane.command("examples", "deploy", "nfd-cuda")
     cache = "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-cuda-v3"
     finalizer = "gkm.io.clustergkmcachenode/finalizer"
@@ -79,7 +79,7 @@ async def test_a_finalizer_of_gkms_is_waited_for_and_named(control_plane, api):
 
 
 @pytest.mark.usefixtures("gkm")
-async def test_the_api_server_takes_every_example_word_for_word(api):
+async def test_api_server_accepts_each_example_unchanged(api):
     taken = {await take(api, item) for example in ALL_EXAMPLES for item in build_objects(example, NO_CUSTOM)}
     assert taken == {"Namespace", "Pod", "DaemonSet", "GKMCache", "ClusterGKMCache"}
 
@@ -96,14 +96,14 @@ async def take(api, item: dict) -> str:
 
 
 @pytest.mark.usefixtures("gkm")
-async def test_the_api_server_takes_gkms_own_manifests_word_for_word(api):
+async def test_api_server_accepts_gkm_manifests_unchanged(api):
     taken = {await take(api, item) for item in read_gkm_manifests()}
     assert taken & CACHE_KINDS
 
 
 @pytest.mark.extended
 @pytest.mark.usefixtures("gkm")
-async def test_the_playbook_generates_deploys_and_takes_away(control_plane, api, tmp_path):
+async def test_playbook_generates_deploys_and_removes_examples(control_plane, api, tmp_path):
     def play(state: str, *arguments: str, check: bool = True) -> str:
         chosen = ("-e", "accelkit_examples_set=nfd-rocm", "-e", f"accelkit_examples_state={state}")
         folder = ("-e", f"accelkit_examples_output={tmp_path}")

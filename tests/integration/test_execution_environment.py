@@ -41,7 +41,7 @@ def create(tmp_path):
     return made
 
 
-def test_wheel_and_collection_of_this_version_are_inside(create):
+def test_build_context_contains_wheel_and_collection_of_this_version(create):
     context = create(WHEEL, TARBALL, "cosign")
     assert {path.name for path in (context / "_build" / "dist").iterdir()} == {WHEEL, TARBALL, "cosign"}
     collections = YAML(typ="safe").load(context / "_build" / "requirements.yml")["collections"]
@@ -50,14 +50,14 @@ def test_wheel_and_collection_of_this_version_are_inside(create):
     assert "kubernetes.core" in {each["name"] for each in collections}
 
 
-def test_the_base_can_be_another_image(create):
+def test_base_image_can_be_replaced(create):
     lines = (create(WHEEL, TARBALL) / "Dockerfile").read_text().splitlines()
     arguments = {line.removeprefix("ARG ").split("=")[0] for line in lines if line.startswith("ARG ") and "=" in line}
     assert {"EE_BASE_IMAGE", "PYCMD", "PKGMGR"} <= arguments
     assert "FROM $EE_BASE_IMAGE AS base" in lines
 
 
-def test_every_stage_finds_the_wheel(create):
+def test_each_build_stage_finds_wheel(create):
     lines = (create(WHEEL, TARBALL) / "Dockerfile").read_text().splitlines()
     stages = [line for line in lines if line.startswith("FROM ")]
     first = lines[: lines.index(stages[1])]
@@ -66,7 +66,7 @@ def test_every_stage_finds_the_wheel(create):
     assert all(stage.startswith("FROM base AS ") for stage in stages[1:])
 
 
-def test_the_collection_asks_for_the_package_of_its_own_version(tmp_path):
+def test_collection_requires_package_of_its_own_version(tmp_path):
     home = tmp_path / "ansible_collections" / "accelkit" / "kubernetes"
     shutil.copytree(REPOSITORY / "meta", home / "meta")
     shutil.copy(REPOSITORY / "galaxy.yml", home)

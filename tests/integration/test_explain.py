@@ -62,7 +62,7 @@ async def annotate_node(cluster, node, **annotations):
     await cluster.api.patch(f"{NODES}/{node}", {"metadata": {"annotations": annotations}})
 
 
-async def test_the_event_has_the_very_sentences_of_each_node(cluster):
+async def test_explain_has_same_reasons_per_node_as_scheduler_event(cluster):
     asked = {"accelkit.io/request": '{"main": {"model": "sim-32g"}}'}
     await cluster.create_pod("too-large", node=None, memory=40, annotations=asked)
     sentences = {
@@ -87,7 +87,7 @@ async def test_the_event_has_the_very_sentences_of_each_node(cluster):
     assert (bare["sentence"], bare["changes"][0]["kind"]) == ("node has no accelkit inventory", "node_shared")
 
 
-async def test_with_so_much_less_memory_a_copy_is_bound_to_the_card_that_was_named(cluster):
+async def test_copy_with_suggested_memory_is_bound_to_named_card(cluster):
     await cluster.create_pod("wants-20", memory=20)
     await read_event(cluster, "wants-20", "1 insufficient accelkit.io/memory in one card")
     (change, *_) = explain(cluster, "wants-20", *on("node-1"))["simulation"]["nodes"][0]["changes"]
@@ -97,7 +97,7 @@ async def test_with_so_much_less_memory_a_copy_is_bound_to_the_card_that_was_nam
     assert (node, [share["card"] for share in containers["main"]]) == ("node-1", change["taken"])
 
 
-async def test_when_the_pods_that_were_named_have_ended_it_is_bound(cluster):
+async def test_pod_is_bound_after_named_pods_end(cluster):
     await cluster.create_pod("holds-half", node="node-2", memory=8)
     await cluster.create_pod("holds-cards", node="node-2", cards=3)
     await asyncio.gather(cluster.running("holds-half"), cluster.running("holds-cards"))
@@ -115,7 +115,7 @@ async def test_when_the_pods_that_were_named_have_ended_it_is_bound(cluster):
     assert [share["card"] for share in containers["main"]] == change["taken"]
 
 
-async def test_with_so_many_cards_fewer_a_copy_is_bound(cluster):
+async def test_copy_with_suggested_number_of_cards_is_bound(cluster):
     await cluster.create_pod("holds-one", memory=1)
     await cluster.running("holds-one")
     await cluster.create_pod("wants-8-cards", cards=8)
@@ -127,7 +127,7 @@ async def test_with_so_many_cards_fewer_a_copy_is_bound(cluster):
     assert [share["card"] for share in containers["main"]] == change["taken"]
 
 
-async def test_without_the_constraint_that_was_named_a_copy_is_bound(cluster):
+async def test_copy_without_named_constraint_is_bound(cluster):
     asked = {"main": {"model": "sim-64g", "numa": ""}}
     await cluster.create_pod("wants-model", memory=4, annotations={"accelkit.io/request": json.dumps(asked)})
     sentence = explain(cluster, "wants-model", *on("node-1"))["simulation"]["nodes"][0]["sentence"]
@@ -140,7 +140,7 @@ async def test_without_the_constraint_that_was_named_a_copy_is_bound(cluster):
     assert [share["card"] for share in containers["main"]] == change["taken"]
 
 
-async def test_when_the_card_that_was_named_is_put_back_it_is_bound(cluster):
+async def test_pod_is_bound_after_named_card_is_uncordoned(cluster):
     await annotate_node(cluster, "node-2", **{CORDON_KEY: "sim-node-2-3"})
     try:
         await cluster.create_pod("wants-4-cards", node="node-2", cards=4)
@@ -166,7 +166,7 @@ PODS_ASKED = {
 }
 
 
-async def test_what_was_simulated_is_what_bind_then_does(cluster):
+async def test_bind_assigns_simulated_cards(cluster):
     for number, (name, asked) in enumerate(PODS_ASKED.items()):
         name = f"foreseen-{name}"  # noqa: PLW2901 - its own
         # Made and deleted, so that it is asked about as the API server has it.
@@ -183,7 +183,7 @@ async def test_what_was_simulated_is_what_bind_then_does(cluster):
         await cluster.running(name)
 
 
-async def test_a_bound_pod_is_not_pending(cluster):
+async def test_explain_reports_bound_pod_as_not_pending(cluster):
     await cluster.create_pod("runs", memory=4)
     await cluster.running("runs")
     shown = cluster.sandbox.command("explain", "runs").stdout
@@ -193,7 +193,7 @@ async def test_a_bound_pod_is_not_pending(cluster):
     )
 
 
-async def test_a_pod_that_is_not_there_is_an_error(cluster):
+async def test_explain_of_missing_pod_is_error(cluster):
     done = cluster.sandbox.command("explain", "nobody", "-n", "kube-system", check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

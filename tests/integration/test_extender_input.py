@@ -37,7 +37,7 @@ def pod(**limits: object) -> dict:
 
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
-async def test_bind_with_an_empty_or_missing_field(extender, world, missing):
+async def test_bind_with_empty_or_missing_field_is_rejected(extender, world, missing):
     meta = (await world.pod(1))["metadata"]
     names = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": extender.full}
     assert await extender.post("/bind", {**names, missing: ""}) == {"Error": f"{missing} is missing"}
@@ -47,7 +47,7 @@ async def test_bind_with_an_empty_or_missing_field(extender, world, missing):
 
 @pytest.mark.parametrize("field", ["PodName", "PodNamespace"])
 @pytest.mark.parametrize("name", ["..", "../../secrets", "a/b", "a?dryRun=All", "a#b", "a%2fb", "ä", "a\nb", "x" * 300])
-async def test_bind_of_names_that_cannot_be(extender, field, name):
+async def test_bind_with_invalid_name_is_rejected(extender, field, name):
     names = {"PodName": "p", "PodNamespace": "default", "PodUID": UID, "Node": extender.full, field: name}
     error = (await extender.post("/bind", names))["Error"]
     assert error.startswith(f"{field} ")
@@ -55,14 +55,14 @@ async def test_bind_of_names_that_cannot_be(extender, field, name):
 
 
 @pytest.mark.parametrize("node", ["no-such-node", "../x", "Ä node", "x" * 5000])
-async def test_bind_to_a_node_that_is_not_there(extender, world, node):
+async def test_bind_to_missing_node_fails(extender, world, node):
     pod = await world.pod(1)
     assert await extender.bind(pod, node)
     assert not (await world.read(pod))["spec"].get("nodeName")
     assert (await extender.node("no-such-node")) == {}
 
 
-async def test_filter_names_the_nodes_it_was_asked_about(extender, world):
+async def test_filter_reports_every_unknown_node(extender, world):
     # As many unknown names as the ledger has nodes that fail, sooner or later: the counts agree, the names do not.
     asked = ["no-such-node"]
     for _ in range(96):
@@ -72,7 +72,7 @@ async def test_filter_names_the_nodes_it_was_asked_about(extender, world):
         asked.append(f"no-such-node-{len(asked)}")
 
 
-async def test_filter_tells_unknown_nodes_from_full_ones(extender):
+async def test_filter_distinguishes_unknown_nodes_from_full_nodes(extender):
     answer = await extender.filter(pod(**{MEMORY: "1"}), extender.full, "no-such-node", "Ä ../x", "")
     assert answer["NodeNames"] == []
     unknown = dict.fromkeys(("no-such-node", "Ä ../x", ""), "node is unknown to accelkit")
@@ -80,7 +80,7 @@ async def test_filter_tells_unknown_nodes_from_full_ones(extender):
     assert extender.full not in answer.get("FailedAndUnresolvableNodes", {})
 
 
-async def test_whole_nodes_come_back_as_they_came(extender, world):
+async def test_filter_returns_whole_nodes_unchanged(extender, world):
     free = await world.node(1, 24)
     await extender.shows(free, lambda view: view["state"] == "shared")
     nodes = [{"metadata": {"name": name}, "spec": {"x": [1.50, None]}} for name in (extender.full, free)]
@@ -110,7 +110,7 @@ async def test_whole_nodes_come_back_as_they_came(extender, world):
         ("٣", "is not a Kubernetes quantity"),
     ],
 )
-async def test_amounts_that_cannot_be(extender, amount, words):
+async def test_filter_rejects_invalid_amounts(extender, amount, words):
     answer = await extender.filter(pod(**{MEMORY: amount}), extender.full)
     assert answer["NodeNames"] == []
     assert words in answer["FailedNodes"][extender.full]
@@ -118,13 +118,13 @@ async def test_amounts_that_cannot_be(extender, amount, words):
 
 
 @pytest.mark.parametrize("number", [b"1e400", b"-0", b"1" * 400, b"NaN", b"true", b"[]"])
-async def test_numbers_that_json_cannot_hold(extender, number):
+async def test_filter_rejects_invalid_json_numbers(extender, number):
     body = json.dumps({"Pod": pod(**{MEMORY: "@"}), "NodeNames": [extender.full]}).encode().replace(b'"@"', number)
     answer = await extender.post("/filter", body)
     assert answer.get("Error") or answer["NodeNames"] == [] or number == b"-0"
 
 
-async def test_absurd_request_of_a_real_pod_is_not_bound(extender, world):
+async def test_pod_with_impossible_request_is_not_bound(extender, world):
     free = await world.node(1, 24)
     await extender.shows(free, lambda view: view["state"] == "shared")
     absurd = await world.pod(2**62)
@@ -153,7 +153,7 @@ async def test_absurd_request_of_a_real_pod_is_not_bound(extender, world):
         ("GET", "/gcushare-scheduler/version", 200),
     ],
 )
-async def test_paths_and_methods(extender, method, path, status):
+async def test_extender_answers_each_path_and_method_with_expected_status(extender, method, path, status):
     answered, answer = await extender.ask(method, path)
     assert answered == status
     assert status == 200 or json.loads(answer).keys() == {"error"}

@@ -50,7 +50,7 @@ def settled(view: dict) -> dict:
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
-async def test_ledger_after_a_restart_equals_the_one_before(process, world, way):
+async def test_ledger_is_equal_after_restart(process, world, way):
     async with client_of(process) as extender:
         node = await world.node(4, 80)
         await extender.shows(node, lambda view: view["state"] == "shared")
@@ -71,7 +71,7 @@ async def test_ledger_after_a_restart_equals_the_one_before(process, world, way)
         assert used_by_card(await extender.node(node)) == {f"{node}-0": 48, f"{node}-1": 48}
 
 
-async def test_sigterm_ends_it_with_open_connections(process):
+async def test_sigterm_stops_extender_with_open_connections(process):
     async with client_of(process), connected(process) as (reader, writer), connected(process):
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.read(1024)).startswith(b"HTTP/1.1 200 OK")
@@ -82,7 +82,7 @@ async def test_sigterm_ends_it_with_open_connections(process):
     assert "Traceback" not in log
 
 
-async def test_sigterm_ends_it_while_the_api_server_is_away(tmp_path):
+async def test_sigterm_stops_extender_during_api_server_outage(tmp_path):
     kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{free_port()}")
     with Process(tmp_path, "--kubeconfig", str(kubeconfig)) as process:
 
@@ -94,7 +94,7 @@ async def test_sigterm_ends_it_while_the_api_server_is_away(tmp_path):
         assert await process.ended(seconds=GRACE_SECONDS) == 0
 
 
-async def test_sigterm_lets_binds_under_way_end(process, world):
+async def test_sigterm_waits_for_running_binds(process, world):
     async with client_of(process) as extender:
         node = await world.node(8, 80)
         await extender.shows(node, lambda view: view["state"] == "shared")
@@ -112,7 +112,7 @@ async def test_sigterm_lets_binds_under_way_end(process, world):
     assert sum((await world.charged(node)).values()) == 24 * sum(bound)
 
 
-async def test_events_missed_during_a_pause(process, world):
+async def test_events_missed_during_pause_are_applied(process, world):
     async with client_of(process) as extender:
         node = await world.node(4, 80)
         await extender.shows(node, lambda view: view["state"] == "shared")
@@ -136,7 +136,7 @@ async def test_events_missed_during_a_pause(process, world):
         assert (await extender.readiness())[0] == 200
 
 
-async def test_port_taken(control_plane, tmp_path):
+async def test_occupied_port_is_reported(control_plane, tmp_path):
     with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig)) as first:
         async with client_of(first):
             with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig), port=first.port) as second:
@@ -149,7 +149,7 @@ async def test_port_taken(control_plane, tmp_path):
                 assert "Traceback" not in second.log.read_text()
 
 
-async def test_a_thousand_nodes(process, control_plane, world):
+async def test_extender_inspects_thousand_nodes(process, control_plane, world):
     count = 1000
     limit = asyncio.Semaphore(32)
 

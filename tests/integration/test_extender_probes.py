@@ -26,7 +26,7 @@ async def extender(process):
         yield client
 
 
-async def test_64_concurrent_pods_take_exactly_what_fits(extender, world):
+async def test_concurrent_binds_of_64_pods_fill_node_exactly(extender, world):
     node = await create_known_node(extender, world)
     pods = await world.pods(64, 24)
     errors = await asyncio.gather(*(extender.bind(pod, node) for pod in pods))
@@ -41,7 +41,7 @@ async def test_64_concurrent_pods_take_exactly_what_fits(extender, world):
     assert bound == [not error for error in errors]
 
 
-async def test_inspect_answers_while_a_pod_is_bound_and_not_allocated(extender, world):
+async def test_inspect_lists_bound_pod_before_allocation(extender, world):
     node = await create_known_node(extender, world)
     pod = await world.pod(24)
     assert await extender.bind(pod, node) == ""
@@ -53,7 +53,7 @@ async def test_inspect_answers_while_a_pod_is_bound_and_not_allocated(extender, 
     assert view["totals"]["used_bytes"] == 24 * GIB
 
 
-async def test_repeated_bind_changes_nothing_and_succeeds(extender, world):
+async def test_repeated_bind_succeeds_without_changes(extender, world):
     node = await create_known_node(extender, world)
     pod = await world.pod(24)
     assert set(await asyncio.gather(*(extender.bind(pod, node) for _ in range(16)))) == {""}
@@ -68,7 +68,7 @@ async def test_repeated_bind_changes_nothing_and_succeeds(extender, world):
     assert used_by_card(await extender.node(node)) == {f"{node}-0": 24}
 
 
-async def test_bound_pod_is_not_bound_elsewhere(extender, world):
+async def test_bound_pod_is_not_bound_to_another_node(extender, world):
     node, other = await create_known_node(extender, world), await create_known_node(extender, world)
     pod = await world.pod(24)
     assert await extender.bind(pod, node) == ""
@@ -79,7 +79,7 @@ async def test_bound_pod_is_not_bound_elsewhere(extender, world):
     assert await extender.used(node) == 24
 
 
-async def test_two_nodes_at_once_take_one_pod_once(extender, world):
+async def test_concurrent_binds_to_two_nodes_bind_pod_once(extender, world):
     nodes = [await create_known_node(extender, world), await create_known_node(extender, world)]
     pod = await world.pod(24)
     errors = await asyncio.gather(*(extender.bind(pod, node) for node in nodes))
@@ -90,7 +90,7 @@ async def test_two_nodes_at_once_take_one_pod_once(extender, world):
     assert await extender.used(nodes[1 - errors.index("")]) == 0
 
 
-async def test_wrong_uid_reserves_nothing(extender, world):
+async def test_bind_with_wrong_uid_reserves_nothing(extender, world):
     node = await create_known_node(extender, world)
     pod = await world.pod(24)
     error = await extender.bind(pod, node, uid="11111111-2222-3333-4444-555555555555")
@@ -100,7 +100,7 @@ async def test_wrong_uid_reserves_nothing(extender, world):
     assert await extender.bind(pod, node) == ""
 
 
-async def test_recreated_pod_of_the_same_name_is_another_one(extender, world):
+async def test_bind_of_recreated_pod_requires_new_uid(extender, world):
     node = await create_known_node(extender, world)
     pod = await world.pod(24)
     await world.delete(pod)
@@ -112,7 +112,7 @@ async def test_recreated_pod_of_the_same_name_is_another_one(extender, world):
 
 
 @pytest.mark.parametrize("way", ["deleted", "deleted by force", "Succeeded", "Failed"])
-async def test_share_is_free_at_once(extender, world, way):
+async def test_share_of_ended_pod_is_freed_immediately(extender, world, way):
     node = await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     assert await extender.bind(first, node) == ""
@@ -140,7 +140,7 @@ async def test_assignment_of_a_user_is_ignored_and_overwritten(extender, world):
 
 
 @pytest.mark.parametrize("way", ["created on the node", "bound by another"])
-async def test_pod_bound_past_us_is_charged_in_the_worst_way(extender, world, way):
+async def test_pod_bound_without_extender_gets_conservative_charge(extender, world, way):
     node = await create_known_node(extender, world, 2, 80)
     if way == "bound by another":
         stray = await world.pod(60)
@@ -160,7 +160,7 @@ async def test_pod_bound_past_us_is_charged_in_the_worst_way(extender, world, wa
     assert await extender.bind(more, node) == ""
 
 
-async def test_stray_whole_cards_leave_no_empty_card(extender, world):
+async def test_whole_card_pod_bound_without_extender_blocks_all_cards(extender, world):
     node = await create_known_node(extender, world, 4, 80)
     await world.pod(cards=1, node_name=node)
     await extender.shows(node, lambda view: view["unassigned"])
@@ -168,7 +168,7 @@ async def test_stray_whole_cards_leave_no_empty_card(extender, world):
     assert await extender.bind(await world.pod(1), node) == "insufficient accelkit.io/memory in one card"
 
 
-async def test_assignment_of_a_binding_by_another_is_accepted(extender, world):
+async def test_assignment_in_binding_of_another_scheduler_is_accepted(extender, world):
     node = await create_known_node(extender, world, 2, 80)
     pod = await world.pod(60)
     await world.bind_past(pod, node, assignment(f"{node}-1", 60))
@@ -180,7 +180,7 @@ async def test_assignment_of_a_binding_by_another_is_accepted(extender, world):
 @pytest.mark.parametrize(
     "text", ["{", '{"version": 2, "unit_bytes": 1, "cards": "of another shape"}', '{"version": 1}', "[]"]
 )
-async def test_unreadable_inventory_keeps_shares_and_gives_none(extender, world, text):
+async def test_unreadable_inventory_keeps_shares_and_blocks_new_ones(extender, world, text):
     node = await create_known_node(extender, world)
     kept, refused = await world.pods(2, 24)
     assert await extender.bind(kept, node) == ""
@@ -196,13 +196,13 @@ async def test_unreadable_inventory_keeps_shares_and_gives_none(extender, world,
     assert used_by_card(await extender.node(node)) == {f"{node}-0": 48}
 
 
-async def test_node_unreadable_from_the_start_is_unknown(extender, world):
+async def test_node_with_unreadable_inventory_at_start_is_unknown(extender, world):
     node = await create_known_node(extender, world, annotation="nonsense")
     view = await extender.node(node)
     assert (view["state"], view["cards"]) == ("unknown", [])
 
 
-async def test_inventory_appears_grows_and_goes_at_runtime(extender, world):
+async def test_inventory_can_appear_grow_and_disappear_at_runtime(extender, world):
     node = await world.node(annotation="")
     await extender.shows(node, lambda view: view["state"] == "none")
     first, second, third = await world.pods(3, 80)
@@ -220,13 +220,13 @@ async def test_inventory_appears_grows_and_goes_at_runtime(extender, world):
     assert await extender.bind(third, node) == "node has no accelkit inventory"
 
 
-async def test_node_of_another_unit_takes_no_new_share(extender, world):
+async def test_node_with_another_unit_gets_no_new_share(extender, world):
     node = await create_known_node(extender, world, annotation=inventory("other-unit", unit_bytes=2**20))
     refusal = await extender.bind(await world.pod(24), node)
     assert refusal == "node does not use the cluster's memory unit: it still uses 1MiB"
 
 
-async def test_deleted_node_comes_back_with_its_pods(extender, world):
+async def test_recreated_node_keeps_shares_of_its_pods(extender, world):
     node = await create_known_node(extender, world, 1, 80)
     pod = await world.pod(60)
     assert await extender.bind(pod, node) == ""

@@ -69,7 +69,7 @@ async def bind(clients, pod, node):
 
 
 @pytest.mark.parametrize("way", ["SIGKILL", "SIGTERM", "SIGSTOP", "cut"])
-async def test_pods_take_what_fits_while_the_leader_changes(world, control_plane, tmp_path, way):
+async def test_concurrent_binds_fill_node_exactly_during_leader_change(world, control_plane, tmp_path, way):
     async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
         with replica(world, tmp_path, proxy.kubeconfig, "a") as first:
             async with client_of(first) as a:
@@ -124,7 +124,7 @@ async def lead(world, control_plane, tmp_path):
                 yield proxy, first, second, a
 
 
-async def test_a_binding_of_the_former_leader_that_arrives_late_is_refused(world, control_plane, tmp_path):
+async def test_late_binding_of_former_leader_is_rejected(world, control_plane, tmp_path):
     """Its process may be stopped, or its bytes be on their way, for longer than anybody can wait."""
     async with lead(world, control_plane, tmp_path) as (proxy, first, second, a), client_of(second) as b:
         node = await world.node(1, 80)
@@ -164,7 +164,7 @@ async def some_done(tasks):
     return any(task.done() for task in tasks)
 
 
-async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane, tmp_path):
+async def test_disconnected_leader_stops_before_next_leader_starts(world, control_plane, tmp_path):
     async with lead(world, control_plane, tmp_path) as (proxy, first, second, a):
         proxy.close()
 
@@ -177,7 +177,7 @@ async def test_a_leader_cut_off_stops_before_another_leads(world, control_plane,
         assert await said_at(first, "stopped leading identity=a") <= await said_at(second, "started leading identity=b")
 
 
-async def test_changed_certificates_are_used_and_the_ledger_stays(world, control_plane, tmp_path):
+async def test_changed_certificates_are_loaded_and_ledger_is_kept(world, control_plane, tmp_path):
     authority = Authority("ours")
 
     def write(name):

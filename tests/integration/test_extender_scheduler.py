@@ -101,7 +101,7 @@ async def test_scheduler_binds_over_tls(control_plane, extender, pki, tmp_path, 
         assert await world.charged(node) == {f"{node}-0": 12}
 
 
-async def test_scheduler_has_one_connection_of_http2_and_follows_the_extender_that_ends(control_plane, pki, tmp_path):
+async def test_scheduler_uses_one_http2_connection_and_reconnects_after_restart(control_plane, pki, tmp_path):
     tls = ssl.create_default_context(cafile=pki / "ca.crt")
     tls.load_cert_chain(pki / "client.crt", pki / "client.key")
     arguments = list_arguments(control_plane, pki)
@@ -158,7 +158,7 @@ def can_be_batched(config: dict) -> dict:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_equal_pods_are_placed_by_the_extender_and_not_by_hints(control_plane, extender, pki, tmp_path, asked):
+async def test_equal_pods_are_placed_by_extender_despite_batching_hints(control_plane, extender, pki, tmp_path, asked):
     told = subprocess.run([find_program(), "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     if parse_minor(told.split()[-1]) < BATCHING:
         pytest.skip(f"no opportunistic batching before Kubernetes 1.{BATCHING}")
@@ -206,7 +206,7 @@ async def ready_with(sandbox, text: bytes) -> None:
     await until(runs, seconds=120)
 
 
-async def test_installed_scheduler_with_whole_nodes_in_the_body(cluster):
+async def test_installed_scheduler_works_with_whole_nodes_in_request(cluster):
     sandbox = cluster.sandbox
     before = sandbox.paths.scheduler_config.read_bytes()
     assert before.count(b"nodeCacheCapable: true") == 1

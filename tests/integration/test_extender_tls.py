@@ -56,7 +56,7 @@ async def extender(process, pki):
         yield client
 
 
-async def test_client_of_our_authority_is_served(extender, control_plane):
+async def test_client_with_certificate_of_trusted_authority_is_served(extender, control_plane):
     async with world_of(control_plane.kubeconfig) as world:
         node = await world.node(1, 80)
         await extender.shows(node, lambda view: view["state"] == "shared")
@@ -64,7 +64,7 @@ async def test_client_of_our_authority_is_served(extender, control_plane):
         assert await extender.used(node) == 24
 
 
-async def test_client_of_our_authority_under_another_name_may_nothing(extender, pki):
+async def test_client_certificate_with_unaccepted_name_is_forbidden(extender, pki):
     async with aiohttp.ClientSession() as session:
         for path in ("/inspect", "/bind", "/filter"):
             async with session.post(extender.process.url + path, data=b"{}", ssl=client_tls(pki, "somebody")) as answer:
@@ -75,7 +75,7 @@ async def test_client_of_our_authority_under_another_name_may_nothing(extender, 
     assert "refused a client certificate with the names 'somebody'" in said[0]
 
 
-async def test_probes_and_verbs_are_answered_while_somebody_holds_every_connection(extender):
+async def test_idle_connections_do_not_block_probes_and_verbs(extender):
     half = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
     with contextlib.ExitStack() as stack:
         probes = extender.process.probe_port
@@ -94,7 +94,7 @@ async def test_probes_and_verbs_are_answered_while_somebody_holds_every_connecti
                     assert answer.status == 200
 
 
-async def test_bodies_to_the_probe_port_take_no_memory(extender):
+async def test_request_bodies_on_probe_port_use_no_memory(extender):
     def resident():
         fields = Path(f"/proc/{extender.process.process.pid}/statm").read_text().split()
         return int(fields[1]) * os.sysconf("SC_PAGESIZE")
@@ -119,7 +119,7 @@ async def test_bodies_to_the_probe_port_take_no_memory(extender):
         (["--plain-http", "--kubeconfig", "{pki}/nonsense"], "cannot use kubeconfig {pki}/nonsense"),
     ],
 )
-async def test_what_it_was_told_is_wrong(control_plane, pki, tmp_path, arguments, sentence):
+async def test_invalid_server_option_stops_extender_with_error(control_plane, pki, tmp_path, arguments, sentence):
     (pki / "nonsense").write_text("nonsense")
     server = ["--tls-cert", str(pki / "server.crt"), "--tls-key", str(pki / "server.key")]
     told = [each.format(pki=pki, port=free_port(), server="{server}") for each in arguments]

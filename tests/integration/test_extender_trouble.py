@@ -34,7 +34,7 @@ def bindings(fault: Fault, *, times: int = 1):
     return decide
 
 
-async def test_api_server_away_and_back(extender, world, proxy):
+async def test_extender_recovers_after_api_server_outage(extender, world, proxy):
     node = await create_known_node(extender, world, 2, 80)
     kept, gone, later = await world.pods(3, 24)
     assert [await extender.bind(pod, node) for pod in (kept, gone)] == ["", ""]
@@ -62,7 +62,7 @@ async def test_api_server_away_and_back(extender, world, proxy):
     assert await extender.bind(later, node) == ""
 
 
-async def test_lost_answer_keeps_the_share_until_it_is_known(extender, world, proxy):
+async def test_lost_binding_response_keeps_share(extender, world, proxy):
     node = await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     proxy.decide = bindings(Fault.LOSE_ANSWER)
@@ -79,7 +79,7 @@ async def test_lost_answer_keeps_the_share_until_it_is_known(extender, world, pr
     assert not (await world.read(second))["spec"].get("nodeName")
 
 
-async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
+async def test_unconfirmed_binding_keeps_share_until_watch_confirms(extender, world, proxy):
     node, other = await create_known_node(extender, world, 1, 24), await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     await wait_until_seen(extender, world)
@@ -117,7 +117,7 @@ async def test_nothing_is_heard_of_an_accepted_binding(extender, world, proxy):
     assert await extender.bind(second, other) == ""
 
 
-async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
+async def test_lost_binding_request_is_retried_or_released(extender, world, proxy):
     *nodes, spare = [await create_known_node(extender, world, 1, 24) for _ in range(4)]
     repeated, left, refused = await world.pods(3, 24)
     names = [pod["metadata"]["name"] for pod in (repeated, left, refused)]
@@ -157,7 +157,7 @@ async def test_lost_request_is_settled_or_repeated(extender, world, proxy):
     assert await extender.used(nodes[0]) == 24
 
 
-async def test_lost_answer_amid_repetitions_at_once(extender, world, proxy):
+async def test_lost_response_with_concurrent_retries_binds_once(extender, world, proxy):
     node = await create_known_node(extender, world, 1, 24)
     first, second = await world.pods(2, 24)
     heard = False

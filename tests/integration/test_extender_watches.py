@@ -33,7 +33,7 @@ async def cut_again_and_again(proxy) -> None:
 
 
 @pytest.mark.extended
-async def test_watches_cut_during_a_storm(extender, world, proxy):
+async def test_ledger_is_correct_if_watches_are_cut_under_load(extender, world, proxy):
     nodes = [await create_known_node(extender, world, 4, 80) for _ in range(3)]
     chance = random.Random(4)  # noqa: S311 - a repeatable mixture
 
@@ -82,7 +82,7 @@ async def from_api(proxy) -> dict:
     return json.loads(done.stdout)
 
 
-async def test_relist_after_all_that_happened_while_away(extender, world, proxy):
+async def test_relist_applies_all_changes_during_outage(extender, world, proxy):
     node, gone = await create_known_node(extender, world, 2, 80), await create_known_node(extender, world, 1, 80)
     replaced, recreated = await world.pods(2, 24)
     assert [await extender.bind(pod, node) for pod in (replaced, recreated)] == ["", ""]
@@ -101,7 +101,7 @@ async def test_relist_after_all_that_happened_while_away(extender, world, proxy)
     assert await extender.bind(await world.pod(1), gone) == "node is unknown to accelkit"
 
 
-async def test_list_that_is_too_old_is_read_again(control_plane, tmp_path, world):
+async def test_expired_watch_triggers_new_list(control_plane, tmp_path, world):
     node = await world.node(2, 80)
     async with Proxy(control_plane.kubeconfig, tmp_path) as proxy:
         with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig)) as process:

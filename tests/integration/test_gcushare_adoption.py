@@ -91,7 +91,7 @@ async def install(api: ApiClient) -> None:
     await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"enflame.com/gcushare": "true"}}})
 
 
-async def test_releases_are_uninstalled_and_the_label_becomes_ours(api):
+async def test_adoption_uninstalls_releases_and_replaces_node_label(api):
     await install(api)
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/gcushare-device-plugin"
     core = f"/api/v1/namespaces/{NAMESPACE}"

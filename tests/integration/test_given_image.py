@@ -120,7 +120,7 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-def test_a_given_archive_is_imported_on_the_nodes_and_nothing_is_built(machine):
+def test_archive_is_imported_on_nodes_without_build(machine):
     status, said = machine.play(machine.write_archive(GIVEN))
     assert status == 0, said
     pinned = f"accelkit.io/accelkit@{DIGEST}"
@@ -131,7 +131,7 @@ def test_a_given_archive_is_imported_on_the_nodes_and_nothing_is_built(machine):
     assert "changed=0" in said.rpartition("RECAP")[2].partition("n :")[2], said
 
 
-def test_a_given_archive_is_pushed_where_there_is_a_registry(machine):
+def test_archive_is_pushed_to_configured_registry(machine):
     status, said = machine.play(machine.write_archive(GIVEN), accelkit_images_registry="registry.example.org/team")
     assert status == 0, said
     assert machine.reference == f"{PUSHED}@{DIGEST}"
@@ -147,7 +147,7 @@ def test_a_given_archive_is_pushed_where_there_is_a_registry(machine):
         (None, "is not an archive of an image"),
     ],
 )
-def test_an_archive_of_something_else_is_refused(machine, tags, sentence):
+def test_unrelated_archive_is_rejected(machine, tags, sentence):
     archive = machine.folder / "nothing" if tags is None else machine.write_archive(*tags)
     if tags is None:
         archive.write_text("no archive")

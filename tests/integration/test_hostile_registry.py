@@ -39,7 +39,7 @@ async def test_a_manifest_is_found_by_tag_and_by_digest(registry, client):
             assert answer.content_type == MANIFEST
 
 
-async def test_what_is_not_there_is_refused_in_the_specification_s_words(registry, client):
+async def test_missing_manifest_returns_manifest_unknown(registry, client):
     async with client.get(f"/v2/{REPOSITORY}/manifests/v1") as answer:
         assert answer.status == 404
         assert (await answer.json())["errors"][0]["code"] == "MANIFEST_UNKNOWN"
@@ -52,7 +52,7 @@ async def test_a_range_of_a_blob_is_answered_with_206(registry, client):
         assert answer.headers["Content-Range"] == f"bytes 4000-4095/{len(BODY)}"
 
 
-async def test_referrers_are_the_manifests_with_that_subject(registry, client):
+async def test_referrers_lists_manifests_with_that_subject(registry, client):
     subject = registry.put_manifest(REPOSITORY, "v1", b"{}")
     document = {"artifactType": "text/x", "subject": {"digest": subject}, "annotations": {"a": "b"}}
     referrer = registry.put_manifest(REPOSITORY, None, json.dumps(document).encode())
@@ -61,7 +61,7 @@ async def test_referrers_are_the_manifests_with_that_subject(registry, client):
     assert (found["digest"], found["artifactType"], found["annotations"]) == (referrer, "text/x", {"a": "b"})
 
 
-async def test_without_the_referrers_api_its_path_is_unknown():
+async def test_referrers_path_returns_404_without_referrers_api():
     with HostileRegistry(referrers=False) as old:
         digest = old.put_manifest(REPOSITORY, "v1", b"{}")
         async with (
@@ -85,12 +85,12 @@ async def test_a_blob_is_pushed_at_once_or_in_parts(registry, client):
     assert registry.honest.blob(REPOSITORY, digest_of(second)) == second
 
 
-async def test_a_push_under_a_wrong_digest_is_refused(registry, client):
+async def test_push_with_wrong_digest_is_rejected(registry, client):
     async with client.put(f"/v2/{REPOSITORY}/manifests/{digest_of(b'other')}", data=b"{}") as answer:
         assert answer.status == 400
 
 
-async def test_a_handler_is_asked_before_the_store_and_may_step_aside(registry, client):
+async def test_handler_runs_before_store_and_can_pass_request_on(registry, client):
     digest = registry.put_blob(REPOSITORY, BODY)
     registry.on("GET", BLOBS, misbehaviour.failing(429, times=2, retry_after="0"))
     answers = []
@@ -101,7 +101,7 @@ async def test_a_handler_is_asked_before_the_store_and_may_step_aside(registry, 
     assert len(registry.received("GET", BLOBS)) == 3
 
 
-async def test_a_blob_cut_in_half_goes_on_where_it_was_cut(registry, client):
+async def test_truncated_blob_can_be_resumed_with_range(registry, client):
     digest = registry.put_blob(REPOSITORY, BODY)
     registry.on("GET", BLOBS, misbehaviour.cut_after(1000))
     async with client.get(f"/v2/{REPOSITORY}/blobs/{digest}") as answer:
@@ -120,7 +120,7 @@ async def test_ranges_can_be_ignored(registry, client):
         assert (answer.status, await answer.read()) == (200, BODY)
 
 
-async def test_a_redirect_shows_whether_credentials_came_along(registry, client):
+async def test_redirect_records_authorization_header(registry, client):
     digest = registry.put_blob(REPOSITORY, BODY)
     with HostileRegistry() as elsewhere:
         elsewhere.put_blob(REPOSITORY, BODY)
@@ -131,27 +131,27 @@ async def test_a_redirect_shows_whether_credentials_came_along(registry, client)
         assert elsewhere.requests[0].path == registry.requests[0].path
 
 
-async def test_the_digest_of_an_answer_can_be_a_lie(registry, client):
+async def test_digest_header_can_be_wrong(registry, client):
     registry.put_manifest(REPOSITORY, "v1", b"{}")
     registry.on("*", "/v2/.*/manifests/v1", misbehaviour.lying_digest(digest_of(b"other")))
     async with client.head(f"/v2/{REPOSITORY}/manifests/v1") as answer:
         assert answer.headers["Docker-Content-Digest"] == digest_of(b"other")
 
 
-async def test_an_endless_manifest_goes_on_past_any_limit(registry, client):
+async def test_endless_manifest_exceeds_any_limit(registry, client):
     registry.on("GET", "/v2/.*/manifests/v1", misbehaviour.endless(MANIFEST))
     async with client.get(f"/v2/{REPOSITORY}/manifests/v1") as answer:
         assert len(await answer.content.readexactly(8 << 20)) == 8 << 20
 
 
-async def test_an_answer_that_never_comes_ends_with_the_registry(client, registry):
+async def test_stalled_response_ends_with_registry(client, registry):
     registry.on("GET", "/v2/", misbehaviour.stalled())
     with pytest.raises(TimeoutError):
         await client.get("/v2/", timeout=aiohttp.ClientTimeout(total=0.1))
 
 
 @pytest.mark.parametrize("endlessly", [False, True])
-async def test_referrers_come_in_pages_linked_in_a_row_or_a_ring(registry, client, endlessly):
+async def test_referrers_are_paged_linearly_or_in_loop(registry, client, endlessly):
     descriptors = [{"digest": digest_of(bytes([n]))} for n in range(5)]
     url = f"/v2/{REPOSITORY}/referrers/{digest_of(b'')}"
     registry.on("GET", url, misbehaviour.paged_referrers(descriptors, page=2, endlessly=endlessly))
@@ -163,7 +163,7 @@ async def test_referrers_come_in_pages_linked_in_a_row_or_a_ring(registry, clien
     assert sizes == ([2, 2, 1, 2] if endlessly else [2, 2, 1])
 
 
-async def test_credentials_can_be_demanded(registry, client):
+async def test_credentials_can_be_required(registry, client):
     registry.on("*", "/v2/.*", misbehaviour.basic_auth("reader", "secret"))
     async with client.get("/v2/") as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Basic realm="test"')
@@ -171,7 +171,7 @@ async def test_credentials_can_be_demanded(registry, client):
         assert answer.status == 200
 
 
-def test_an_answer_that_nobody_reads_leaves_no_connection_open():
+def test_unread_response_leaves_no_open_connection():
     body, transports = bytes(50_000_000), []
     with contextlib.ExitStack() as stack:
         with HostileRegistry() as registry:

@@ -42,7 +42,7 @@ def sandbox():
         yield sandbox
 
 
-async def test_install_verify_and_remove_leave_no_trace(sandbox):
+async def test_install_verify_and_remove_restore_original_state(sandbox):
     config = Path(sandbox.facts.scheduler_config)
     await settled_nodes(sandbox, NODES)
     config_before = config.read_bytes(), config.stat().st_mode, config.stat().st_uid
@@ -79,7 +79,7 @@ async def test_install_verify_and_remove_leave_no_trace(sandbox):
 
 
 @pytest.mark.extended
-async def test_a_check_by_a_user_who_may_only_read_writes_nothing(sandbox):
+async def test_check_mode_with_read_only_user_writes_nothing(sandbox):
     config = Path(sandbox.facts.scheduler_config)
     config_before = config.read_bytes()
     reader = await kubeconfig_of(sandbox, "reader", {"rules": [{**ANYTHING, "verbs": ["get", "list"]}]})
@@ -107,7 +107,7 @@ async def stages(sandbox: Sandbox) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["annotations"].get(STAGES) for each in await nodes(sandbox)}
 
 
-async def test_who_lacks_a_right_is_told_before_anything_is_changed(sandbox):
+async def test_missing_permission_is_reported_before_any_change(sandbox):
     role = load_yaml(REPOSITORY / "playbooks/files/installer.yml")
     rules = [rule for rule in role["rules"] if "daemonsets" not in rule["resources"]]
     config = await kubeconfig_of(sandbox, "poor", {"rules": rules})
@@ -120,7 +120,7 @@ async def test_who_lacks_a_right_is_told_before_anything_is_changed(sandbox):
 
 
 @pytest.mark.extended
-async def test_a_second_run_is_told_who_changes_the_cluster(sandbox):
+async def test_concurrent_run_is_refused_with_holder_of_lease(sandbox):
     with subprocess.Popen(["sleep", "600"]) as other:
         told = asyncio.get_running_loop().create_future()
         async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
@@ -154,7 +154,7 @@ async def gone(api: ApiClient, path: str) -> bool:
     [("inventories/sandbox", "accelkit sandbox up"), ("{folder}", "start from inventories/sample")],
     ids=["no sandbox", "no cluster"],
 )
-def test_without_a_cluster_the_playbook_says_what_to_do(tmp_path, inventory, said):
+def test_missing_cluster_is_reported_with_next_step(tmp_path, inventory, said):
     (tmp_path / "hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}\n")
     environ = {"PATH": str(BIN), "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     done = ansible_playbook("site.yml", "-i", inventory.format(folder=tmp_path), environ=environ, seconds=120)
@@ -162,7 +162,7 @@ def test_without_a_cluster_the_playbook_says_what_to_do(tmp_path, inventory, sai
     assert said in done.stdout + done.stderr
 
 
-def test_modules_show_and_check_the_accounting(installed, tmp_path):
+def test_memory_info_and_memory_check_report_accounting(installed, tmp_path):
     shown = module(installed, tmp_path, "memory_info", {})
     assert {node["name"] for node in shown["inspection"]["nodes"]} == {"node-1", "node-2"}
     assert not module(installed, tmp_path, "memory_check", {}).get("failed")

@@ -77,7 +77,7 @@ def accelkit(*arguments, code=0):
     return done
 
 
-def test_all_of_the_example_is_listed_and_can_be_used(installed):
+def test_each_example_plugin_is_listed_without_problem(installed):
     found = json.loads(accelkit("plugins", "-o", "json").stdout)
     assert {(each["group"].removeprefix("accelkit."), each["name"]) for each in found} == {
         ("profiles", "orrery"),
@@ -107,7 +107,7 @@ def write_card(root, bdf, device, banks):
     (folder / "driver").symlink_to(driver)
 
 
-def test_its_cards_are_found_and_its_source_says_how_much_memory_they_have(installed, tmp_path):
+def test_plugin_profile_finds_cards_and_plugin_source_reads_memory(installed, tmp_path):
     write_card(tmp_path, "0000:01:00.0", "0016", [GIB, 2 * GIB])
     write_card(tmp_path, "0000:02:00.0", "0064", ["unreadable"])
     found = json.loads(accelkit("discover", "--host-root", tmp_path, "-o", "json").stdout)
@@ -121,13 +121,13 @@ def test_its_cards_are_found_and_its_source_says_how_much_memory_they_have(insta
     ]
 
 
-def test_without_it_its_names_are_none(tmp_path):
+def test_plugin_names_are_unknown_without_plugin(tmp_path):
     write_card(tmp_path, "0000:01:00.0", "0016", [GIB])
     assert json.loads(accelkit("discover", "--host-root", tmp_path, "-o", "json").stdout)["cards"] == []
     assert "'smallest-card' is not one of" in accelkit("extender", "--policy", "smallest-card", code=2).stderr
 
 
-def test_a_broken_one_is_told_by_whom_it_is_and_stops_nobody_else(broken, tmp_path):
+def test_broken_plugin_is_reported_with_its_distribution(broken, tmp_path):
     found = json.loads(accelkit("plugins", "-o", "json", code=1).stdout)
     assert len(found) == 6
     assert all("umbra 3" in each["problem"] and each["next_step"] for each in found)
@@ -141,7 +141,7 @@ def test_a_broken_one_is_told_by_whom_it_is_and_stops_nobody_else(broken, tmp_pa
         assert f"Error: the {what} of umbra 3 cannot be loaded: RuntimeError: the moon; install a release" in said
 
 
-async def test_an_extender_that_uses_none_of_a_broken_one_serves(broken, control_plane, tmp_path):
+async def test_extender_serves_if_broken_plugin_is_not_used(broken, control_plane, tmp_path):
     with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig), "--dialect", "gcushare") as process:
         async with world_of(control_plane.kubeconfig) as world, client_of(process) as client:
             node = await world.node(1, 16)
@@ -157,7 +157,7 @@ async def place_card(world, *cards):
     return await world.node(name=name, annotation=text, allocatable=amounts)
 
 
-async def test_kube_scheduler_places_pods_by_its_policy_and_its_dialect(installed, control_plane, tmp_path):
+async def test_kube_scheduler_places_pods_by_plugin_policy_and_dialect(installed, control_plane, tmp_path):
     arguments = ["--policy", "smallest-card", "--dialect", "native", "--dialect", "orrery"]
     with Process(tmp_path, "--kubeconfig", str(control_plane.kubeconfig), *arguments) as process:
         async with world_of(control_plane.kubeconfig) as world, client_of(process) as client:
@@ -228,7 +228,7 @@ async def schedule(world, client, large, small):
     assert "2 no Orrery has so much memory left" in await until(told)
 
 
-async def test_an_agent_whose_cards_a_broken_profile_knows_says_so_and_ends(broken, control_plane, tmp_path):
+async def test_agent_exits_with_error_if_profile_of_its_cards_is_broken(broken, control_plane, tmp_path):
     async with world_of(control_plane.kubeconfig) as world:
         cards = (Card("a", "umbra", "Umbra", 16 * GIB, index=0),)
         node = await world.node(annotation=encode_inventory(Inventory(GIB, cards)))
@@ -239,7 +239,7 @@ async def test_an_agent_whose_cards_a_broken_profile_knows_says_so_and_ends(brok
         assert '"umbra"' in annotations["accelkit.io/inventory"]
 
 
-def test_an_image_takes_it_by_its_hash_and_no_other_version_of_what_accelkit_needs(wheel):
+def test_image_installs_plugin_by_hash_without_changing_locked_versions(wheel):
     """By the very command of the Containerfile, in an environment that has what the image has."""
     text = re.sub(r"\\\n\s*", "", (REPOSITORY / "roles/images/files/Containerfile").read_text())
     (words,) = re.findall(r"\$pip (install [^;&]*--requirement /plugins\.lock)", text)

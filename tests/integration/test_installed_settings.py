@@ -132,7 +132,7 @@ async def install_gcushare(api: ApiClient) -> None:
     await api.patch("/api/v1/nodes/node-1", {"metadata": {"labels": {"enflame.com/gcushare": "true"}}})
 
 
-async def test_settings_do_what_they_say(sandbox, tmp_path):
+async def test_installation_with_uncommon_settings_applies_each_setting(sandbox, tmp_path):
     first = Path(sandbox.facts.scheduler_config).read_bytes()
     async with ApiClient(load_connection(sandbox.kubeconfig)) as api:
         stage = Stage(sandbox, api, tmp_path)

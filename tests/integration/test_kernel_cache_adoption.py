@@ -117,7 +117,7 @@ async def is_being_deleted(api: ApiClient, path: str) -> bool:
 
 
 @pytest.mark.long
-async def test_adopted_definitions_stay_and_their_caches_go_as_the_user_says(api, role):
+async def test_removal_keeps_adopted_definitions_and_purges_caches_on_request(api, role):
     await define_as_gkm(api)
     cache_path = build_object_path(CACHES, "mine")
     await create(api, "mine", ["gkm.io.example/finalizer"])
@@ -148,7 +148,7 @@ async def test_adopted_definitions_stay_and_their_caches_go_as_the_user_says(api
 
 
 @pytest.mark.extended
-async def test_an_operator_of_gkm_is_refused_unless_it_is_adopted(api, role):
+async def test_preflight_refuses_gkm_operator_unless_adopted(api, role):
     await api.post(NAMESPACES, {"metadata": {"name": "gkm-system"}})
     labels = {"app": "gkm-operator"}
     pod = {"containers": [{"name": "operator", "image": "quay.io/gkm/operator:latest"}]}

@@ -112,7 +112,7 @@ async def test_the_role_is_applied_and_removed(control_plane, api, role):
 
 
 @pytest.mark.extended
-async def test_the_role_comes_holds_and_goes(control_plane, api, role):
+async def test_role_is_applied_enforces_policies_and_is_removed_completely(control_plane, api, role):
     before = await settled_objects(control_plane)
     try:
         await refuses_what_others_made(api, role)

@@ -70,7 +70,7 @@ async def served(api: ApiClient) -> bool:
     return True
 
 
-async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
+async def test_agent_labels_node_and_records_labels(cluster):
     await until(lambda: labelled(cluster, "node-1", "8"))
     node = await cluster.get("/api/v1/nodes/node-1")
     recorded = json.loads(node["metadata"]["annotations"]["accelkit.io/labels"])
@@ -78,7 +78,7 @@ async def test_an_agent_labels_its_node_and_records_what_it_wrote(cluster):
     assert recorded.items() <= node["metadata"]["labels"].items()
 
 
-async def test_where_node_feature_discovery_is_installed_it_is_asked_and_for_the_own_node_alone(cluster, tmp_path):
+async def test_agent_creates_node_feature_only_for_own_node(cluster, tmp_path):
     await until(lambda: labelled(cluster, "node-2", "4"))
     before = (await cluster.get("/api/v1/nodes/node-2"))["metadata"]["labels"]
     await cluster.api.post(DEFINITIONS, DEFINITION)

@@ -130,7 +130,7 @@ async def machines(control_plane, extender, scheduler):
         yield Machines(world, client, scheduler)
 
 
-async def test_pods_get_linked_cards_and_are_told_which_links_they_are(machines):
+async def test_pods_get_linked_cards_and_log_states_links(machines):
     node = await machines.add(QUADS)
     assert await machines.place(1) == (node, "a")
     assert await machines.place(4) == (node, "efgh")
@@ -141,7 +141,7 @@ async def test_pods_get_linked_cards_and_are_told_which_links_they_are(machines)
     assert ['links={"main":{"NVLink":6}}' in line for line in told if " bound " in line] == [False, True, False]
 
 
-async def test_a_pod_for_a_whole_group_goes_where_one_is_all_that_is_left_and_breaks_up_none_before_it_must(machines):
+async def test_group_sized_pod_keeps_larger_link_groups_intact(machines):
     switched, quads, begun = await machines.add(SWITCHED), await machines.add(QUADS), await machines.add(SWITCHED)
     for card in "abcd":
         await machines.hold(begun, card)
@@ -151,7 +151,7 @@ async def test_a_pod_for_a_whole_group_goes_where_one_is_all_that_is_left_and_br
     assert await machines.place(4) == (switched, "abcd")
 
 
-async def test_linked_cards_are_worth_going_to_another_node_for(machines):
+async def test_linked_cards_on_another_node_are_preferred(machines):
     apart, linked = await machines.add(APART), await machines.add(QUADS)
     await machines.hold(linked, "b")
     assert await machines.place(4) == (linked, "efgh")
@@ -168,7 +168,7 @@ def groups(**requests):
     return {"KubeDevice/DeviceInfo": json.dumps({"runningcontainer": {"main": {"requests": amounts}}})}
 
 
-async def test_a_pod_of_kubegpu_gets_the_cards_of_one_group(machines):
+async def test_kubegpu_pod_gets_cards_of_one_group(machines):
     apart, pairs = await machines.add(APART), await machines.add(PAIRS)
     for card in "ace":
         await machines.hold(pairs, card)
@@ -181,7 +181,7 @@ async def test_a_pod_of_kubegpu_gets_the_cards_of_one_group(machines):
     assert await machines.place(2, resource=GPU) == (apart, "ab")
 
 
-async def test_what_kubegpu_asks_for_and_cannot_be_had_is_said_in_the_event(machines):
+async def test_impossible_kubegpu_request_is_reported_in_event(machines):
     await machines.add(PAIRS)
     three = groups(**{f"gpugrp0_A_gpu_{card}": 0 for card in range(3)})
     assert "no cards that meet the constraints of container main" in await machines.refused(3, resource=GPU, **three)
@@ -190,7 +190,7 @@ async def test_what_kubegpu_asks_for_and_cannot_be_had_is_said_in_the_event(mach
     )
 
 
-async def test_whole_cards_have_the_least_memory_that_the_pod_asks_for(machines):
+async def test_whole_cards_have_requested_minimum_memory(machines):
     await machines.add(QUADS, memory=40)
     large = await machines.add(APART, memory=80)
     wanted = {"accelkit.io/request": json.dumps({"main": {"min_memory": "64Gi"}})}

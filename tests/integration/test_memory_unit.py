@@ -79,7 +79,7 @@ def words(done):
     return " ".join(done.stdout.split())
 
 
-def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(fresh):
+def test_first_install_with_too_small_unit_fails_and_registers_nothing(fresh):
     said = words(fresh.refused)
     assert fresh.refused.returncode
     assert "node node-2: a unit of 0.001GB splits the memory of 1 card into 171,798 devices" in said
@@ -87,7 +87,7 @@ def test_a_first_install_in_too_small_a_unit_says_so_and_registers_nothing(fresh
 
 
 @pytest.mark.long
-async def test_a_unit_that_the_kubelet_cannot_take_is_refused_before_anything_is_changed(units):
+async def test_unit_too_small_for_kubelet_is_refused_before_any_change(units):
     before = await daemon_sets(units)
     done = await change(units, "0.001GB", check=False)
     assert done.returncode
@@ -103,7 +103,7 @@ async def daemon_sets(cluster):
 
 
 @pytest.mark.long
-async def test_a_finer_unit_applies_at_once_and_amounts_stay(units):
+async def test_finer_unit_applies_immediately_and_keeps_amounts(units):
     await units.create_pod("old", memory=4)
     assert held(await units.running("old")) == str(4 * GIB)
     await change(units, "256MiB")
@@ -142,7 +142,7 @@ async def test_a_coarser_unit_waits_for_the_pods_of_its_node(units):
 
 
 @pytest.mark.long
-async def test_workloads_whose_requests_change_meaning_must_be_accepted(units):
+async def test_unit_change_requires_acceptance_if_workloads_change_meaning(units):
     deployment = {
         "metadata": {"name": "web"},
         "spec": {

@@ -83,7 +83,7 @@ async def nodes(control_plane, extender, scheduler):
         yield Nodes(world, client, scheduler)
 
 
-async def test_a_share_goes_where_it_leaves_no_remnant(nodes):
+async def test_share_is_placed_without_unusable_remainder(nodes):
     await nodes.learn(memory=50)
     await nodes.learn(memory=30)
     roomy, tight = await nodes.add(1), await nodes.add(1)
@@ -94,7 +94,7 @@ async def test_a_share_goes_where_it_leaves_no_remnant(nodes):
     assert await nodes.place(memory=50) == roomy
 
 
-async def test_cards_without_cpu_beside_them_are_used_by_who_needs_none(nodes):
+async def test_pod_without_cpu_request_is_placed_on_node_without_free_cpu(nodes):
     await nodes.learn(memory=70, cpu="4")
     rich, poor = await nodes.add(2, cpu="64"), await nodes.add(2, cpu="64")
     # A pod without cards, which the extender is not asked about, takes the CPU.

@@ -52,7 +52,7 @@ async def serve_agent(stop: asyncio.Event) -> int:
     return port
 
 
-async def test_each_panel_has_an_answer(cluster: Cluster, tmp_path):
+async def test_each_dashboard_query_returns_data(cluster: Cluster, tmp_path):
     await cluster.create_pod("holder", memory=2)
     await cluster.running("holder")
     stop = asyncio.Event()

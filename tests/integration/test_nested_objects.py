@@ -18,7 +18,7 @@ LEVELS = 9_990
 NESTED = msgspec.Raw(b'{"f:spec":' + b'{"f:a":' * LEVELS + b"{}" + b"}" * LEVELS + b"}")
 
 
-async def test_a_pod_of_many_levels_does_not_keep_the_extender_from_its_work(process, world):
+async def test_deeply_nested_pod_does_not_block_extender(process, world):
     managed = {"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z"}
     managed |= {"fieldsType": "FieldsV1", "fieldsV1": NESTED}
     container = {"name": "main", "image": "busybox", "resources": {"limits": {"accelkit.io/memory": "1"}}}

@@ -58,7 +58,7 @@ async def annotate(api: ApiClient, pod: str, **annotations: str | None) -> None:
     await api.patch(f"{PODS}/{pod}", {"metadata": {"annotations": annotations}})
 
 
-async def test_an_agent_writes_our_annotation_on_pods_of_its_own_node_alone(cluster):
+async def test_agent_annotates_only_pods_of_own_node(cluster):
     await cluster.create_pod("own", memory=2, node="node-1")
     await cluster.create_pod("other", memory=2, node="node-2")
     await cluster.running("own")
@@ -81,7 +81,7 @@ async def test_an_agent_writes_our_annotation_on_pods_of_its_own_node_alone(clus
     ],
     ids=["spec", "label", "foreign annotation", "annotation taken away", "finalizer"],
 )
-async def test_an_agent_changes_nothing_else_of_a_pod(cluster, change):
+async def test_agent_changes_no_other_field_of_pod(cluster, change):
     await cluster.create_pod("own", memory=2, node="node-1")
     await cluster.running("own")
     async with agent_of(cluster, "node-1") as agent:
@@ -90,7 +90,7 @@ async def test_an_agent_changes_nothing_else_of_a_pod(cluster, change):
     assert refused.value.status == 422
 
 
-async def test_an_agent_changes_no_other_node_and_no_spec_of_its_own(cluster):
+async def test_agent_changes_no_other_node_and_no_node_spec(cluster):
     async with agent_of(cluster, "node-1") as agent:
         await agent.patch("/api/v1/nodes/node-1", {"metadata": {"annotations": {"accelkit.io/test": None}}})
         with pytest.raises(ApiError, match="change only nodes of its own node"):
@@ -102,7 +102,7 @@ async def test_an_agent_changes_no_other_node_and_no_spec_of_its_own(cluster):
             await agent.post("/api/v1/namespaces/accelkit/configmaps", {"metadata": {"name": "node-2"}})
 
 
-async def test_a_pod_bound_past_the_scheduler_gets_the_assignment_it_holds(cluster):
+async def test_pod_bound_without_scheduler_gets_assignment_of_its_cards(cluster):
     await cluster.create_bound_pod("past", "node-1", memory=3)
     given = await cluster.running("past")
     pod = await cluster.until("past", lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"])
@@ -112,7 +112,7 @@ async def test_a_pod_bound_past_the_scheduler_gets_the_assignment_it_holds(clust
     await cluster.told("AssignmentRecorded", "past")
 
 
-async def test_a_pod_whose_init_container_alone_asks_gets_the_assignment_it_holds(cluster):
+async def test_init_container_of_pod_bound_without_scheduler_gets_assignment(cluster):
     await cluster.create_bound_pod(
         "past", "node-1", init={"prepare": {"accelkit.io/memory": 3}}, containers={"main": {}}
     )
@@ -148,7 +148,7 @@ async def guarded(cluster: Cluster, name: str):
         await cluster.api.delete(f"{folder}ies/guard")
 
 
-async def test_a_pod_that_may_not_be_written_stops_no_other_one(cluster):
+async def test_pod_that_agent_cannot_write_does_not_block_other_pods(cluster):
     target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
     async with guarded(cluster, "guarded"):
         # Bound as another scheduler would; the agent writes them in the order of their UIDs.
@@ -166,7 +166,7 @@ async def test_a_pod_that_may_not_be_written_stops_no_other_one(cluster):
     await cluster.until("guarded", lambda pod: ASSIGNMENT_ANNOTATION in pod["metadata"]["annotations"], seconds=90)
 
 
-async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
+async def test_agent_publishes_allocations_of_kubelet(cluster):
     await cluster.create_pod("shown", memory=2, node="node-1")
     card = next(iter(cards_of((await cluster.running("shown"))["main"])))
 
@@ -178,7 +178,7 @@ async def test_what_the_kubelet_shows_is_passed_on_for_audits(cluster):
     assert pod == {"namespace": "default", "name": "shown", "containers": {"main": {"memory": {card: 2}}}}
 
 
-async def test_the_installed_agent_sees_cards_of_sysfs_and_the_file_of_the_administrator(cluster):
+async def test_installed_agent_reads_sysfs_cards_and_administrator_file(cluster):
     host = FakeHost(cluster.sandbox.paths.nodes / "node-1")
     # This host has just got its machine id, and cards are named by it.
     await restart_agent(cluster)
@@ -262,7 +262,7 @@ async def takes_a_pod(cluster: Cluster, node: str) -> bool:
     return pod["status"]["phase"] == "Running"
 
 
-async def test_without_steering_the_ledger_follows_the_kubelets_own_choice(unsteered):
+async def test_ledger_follows_kubelet_choice_without_steering(unsteered):
     given = {}
     for number in range(12):
         name = f"unsteered-{number}"
@@ -317,7 +317,7 @@ async def without_agents(cluster: Cluster):
             )
 
 
-async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_not(cluster):
+async def test_audit_reports_wrong_assignment_until_agent_corrects_annotation(cluster):
     await cluster.create_pod("sound", memory=2, node="node-1")
     held = cards_of((await cluster.running("sound"))["main"])
     url = cluster.sandbox.facts.extender_url
@@ -338,7 +338,7 @@ async def test_an_audit_finds_nothing_where_all_sides_agree_and_tells_what_does_
     assert assigned_cards(await cluster.get(f"{PODS}/sound")) == held
 
 
-async def test_what_a_user_writes_into_an_assignment_is_not_counted_told_and_put_right(cluster):
+async def test_forged_assignment_is_reported_corrected_and_not_counted(cluster):
     await cluster.create_pod("forger", memory=1, node="node-1")
     (held,) = cards_of((await cluster.running("forger"))["main"])
     true = (await cluster.get(f"{PODS}/forger"))["metadata"]["annotations"][ASSIGNMENT_ANNOTATION]

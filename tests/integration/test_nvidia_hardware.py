@@ -50,7 +50,7 @@ def allocated():
     check(cuda.cuCtxDestroy_v2(context))
 
 
-def test_cards_are_found_with_what_their_library_says(cards):
+def test_cards_are_discovered_with_data_from_nvml(cards):
     assert cards
     for each in cards:
         assert each.card.id.startswith("GPU-")
@@ -61,14 +61,14 @@ def test_cards_are_found_with_what_their_library_says(cards):
     assert [row[number] for number, row in enumerate(compute_topology(ROOT, cards))] == ["X"] * len(cards)
 
 
-def test_cards_are_healthy(cards):
+def test_health_monitor_reports_real_cards_as_healthy(cards):
     monitor = HealthMonitor(ROOT, nodes=list_card_nodes)
     for _ in range(3):
         found = monitor.observe(cards)
     assert {health for health, _ in found.values()} == {Health.HEALTHY}, found
 
 
-def test_the_machine_has_what_the_agent_uses(cards, allocated):
+def test_hardware_check_finds_driver_processes_and_memory_limits(cards, allocated):
     report = check_hardware(ROOT, cards, load_nvml(), mps=MpsFolders())
     assert report.nvidia_driver
     assert os.getpid() in [process.pid for each in report.cards for process in each.processes]
@@ -76,7 +76,7 @@ def test_the_machine_has_what_the_agent_uses(cards, allocated):
     assert all(each.memory_limits is not None for each in report.cards)
 
 
-def test_the_memory_of_a_real_process_is_seen(cards, allocated):
+def test_memory_of_real_process_is_measured(cards, allocated):
     bdfs = {each.card.bdf: each.card.id for each in cards}
     used = read_used_memory(load_nvml(), bdfs).amounts
     ours = [each for each in add_nvml(ROOT, Processes((), 0), used).found if each.pid == os.getpid()]

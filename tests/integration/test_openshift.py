@@ -90,7 +90,7 @@ async def names(api: ApiClient, path: str) -> list[str]:
     return sorted(each["metadata"]["name"] for each in json.loads(await api.get(path))["items"])
 
 
-async def test_what_is_applied_is_there_once_and_goes_again(openshift, tmp_path):
+async def test_objects_are_applied_once_and_removed(openshift, tmp_path):
     status, said = run(openshift, tmp_path, "apply")
     assert status == 0, said
     status, said = run(openshift, tmp_path, "apply")
@@ -123,7 +123,7 @@ async def test_what_is_applied_is_there_once_and_goes_again(openshift, tmp_path)
         assert await names(api, SETS) == ["worker-a"]
 
 
-def test_the_kube_scheduler_of_openshifts_operator_is_left_alone(openshift, tmp_path):
+def test_preflight_refuses_scheduler_managed_by_openshift_operator(openshift, tmp_path):
     status, said = run(openshift, tmp_path, "preflight", accelkit_mode="")
     assert status != 0
     assert "cannot configure kube-scheduler: an operator of OpenShift manages it" in said

@@ -38,7 +38,7 @@ async def read(api):
 
 
 @pytest.mark.usefixtures("node")
-async def test_a_node_is_set_apart_and_given_back_as_it_was(api):
+async def test_partition_is_applied_to_node_and_removed_completely(api):
     before = await read(api)
     assert (await apply_partition(api, PARTITION)).changed
     metadata, taints = await read(api)
@@ -50,7 +50,7 @@ async def test_a_node_is_set_apart_and_given_back_as_it_was(api):
 
 
 @pytest.mark.usefixtures("node")
-async def test_a_label_of_another_is_never_overwritten(api):
+async def test_label_of_another_owner_is_not_overwritten(api):
     await api.patch(PATH, {"metadata": {"labels": {"accelkit.io/role": "theirs"}}})
     before = await read(api)
     with pytest.raises(ConfigurationError, match="LabelOfAnother"):
@@ -59,7 +59,7 @@ async def test_a_label_of_another_is_never_overwritten(api):
 
 
 @pytest.mark.usefixtures("node")
-async def test_the_dry_run_makes_no_pod_and_finds_that_the_admission_plugin_is_off(api):
+async def test_dry_run_creates_no_pod_and_detects_disabled_admission_plugin(api):
     found = await check_tolerations(
         api, keys=[MEMORY], tainted=[NAME], resources=[MEMORY, CARDS], card_resources=[MEMORY], namespace="default"
     )
@@ -70,7 +70,7 @@ async def test_the_dry_run_makes_no_pod_and_finds_that_the_admission_plugin_is_o
 
 
 @pytest.mark.usefixtures("node")
-async def test_who_gives_the_cards_of_a_node_owns_it(api):
+async def test_node_with_cards_of_another_device_plugin_is_owned(api):
     assert (await survey_owners(api, nodes=[NAME])).judgements[NAME].fate is Fate.FREE
     amounts = {"nvidia.com/gpu": "8"}
     await api.patch(f"{PATH}/status", {"status": {"capacity": amounts, "allocatable": amounts}})

@@ -59,7 +59,7 @@ def clone(tmp_path_factory):
     return Clone(tmp_path_factory.mktemp("clone"))
 
 
-def test_every_playbook_resolves_what_it_names(clone):
+def test_each_playbook_passes_syntax_check(clone):
     playbooks = ["site.yml", *sorted(f"playbooks/{each.name}" for each in (clone.folder / "playbooks").glob("*.yml"))]
     printed = clone.run("playbook", "--syntax-check", "-i", "inventories/sample", *playbooks)
     assert re.findall(r"^playbook: (\S+)", printed, re.MULTILINE) == playbooks
@@ -68,7 +68,7 @@ def test_every_playbook_resolves_what_it_names(clone):
 @pytest.mark.parametrize(
     ("kind", "folder"), [("module", "modules"), ("filter", "filter"), ("inventory", "inventory"), ("lookup", "lookup")]
 )
-def test_every_plugin_of_ours_is_found_in_the_clone(clone, kind, folder):
+def test_each_accelkit_plugin_is_found_in_clone(clone, kind, folder):
     names = sorted(f"{OURS}.{each.stem}" for each in (clone.folder / "plugins" / folder).glob("[!_]*.py"))
     found = clone.describe(kind, *names)
     assert sorted(found) == names
@@ -76,7 +76,7 @@ def test_every_plugin_of_ours_is_found_in_the_clone(clone, kind, folder):
         assert Path(each["doc"]["filename"]).resolve().is_relative_to(clone.folder.resolve())
 
 
-def test_the_modules_of_others_that_tasks_name_are_found_too(clone):
+def test_each_kubernetes_core_module_of_tasks_is_found(clone):
     """Also those of tasks that are included while a play runs."""
     name = re.compile(r"\bkubernetes\.core\.\w+")
     files = [file for folder in ("playbooks", "roles") for file in (clone.folder / folder).rglob("*.yml")]
@@ -85,7 +85,7 @@ def test_the_modules_of_others_that_tasks_name_are_found_too(clone):
     assert sorted(clone.describe("module", *used)) == used
 
 
-def test_awx_finds_what_to_install_from_galaxy(clone):
+def test_collections_folder_has_requirements_for_awx(clone):
     assert (clone.folder / "collections" / "requirements.yml").read_text() == (
         clone.folder / "requirements.yml"
     ).read_text()

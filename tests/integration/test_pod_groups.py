@@ -82,7 +82,7 @@ async def site(control_plane, extender, kube_scheduler):
         yield Site(world, client)
 
 
-async def test_a_gated_group_is_bound_wholly_once_its_last_pod_is_there(site):
+async def test_gated_group_is_bound_completely_after_last_pod_is_created(site):
     await site.add_nodes(2)
     group = site.name()
     pods = await site.pods(group, 3, 8, size=4)
@@ -94,7 +94,7 @@ async def test_a_gated_group_is_bound_wholly_once_its_last_pod_is_there(site):
     assert sorted(await site.placed(pods)) == sorted(site.nodes * 2)
 
 
-async def test_a_group_that_does_not_fit_binds_nobody_and_holds_nothing_until_it_does(site):
+async def test_group_that_does_not_fit_holds_no_cards_until_room_exists(site):
     await site.add_nodes(1)
     pods = await site.pods(site.name(), 3, 8, size=3)
     await site.told(pods, "PodGroupWaiting", "does not fit as a whole: room for 2 of 3 pods")
@@ -105,7 +105,7 @@ async def test_a_group_that_does_not_fit_binds_nobody_and_holds_nothing_until_it
 
 
 @pytest.mark.parametrize("gated", [True, False])
-async def test_of_two_groups_that_compete_one_is_bound_wholly_and_then_the_other(site, gated):
+async def test_second_competing_group_is_bound_after_first_is_deleted(site, gated):
     await site.add_nodes(2)
     groups = site.name(), site.name()
     pods = {group: [] for group in groups}
@@ -128,7 +128,7 @@ async def test_of_two_groups_that_compete_one_is_bound_wholly_and_then_the_other
     await site.bound(pods[lost])
 
 
-async def test_without_gates_binds_are_held_until_all_are_there(site):
+async def test_binds_without_gates_wait_for_all_pods_of_group(site):
     await site.add_nodes(2)
     group = site.name()
     pods = await site.pods(group, 3, 8, size=4, gated=False)
@@ -139,7 +139,7 @@ async def test_without_gates_binds_are_held_until_all_are_there(site):
     await site.bound(pods)
 
 
-async def test_what_is_not_bound_in_time_is_released_together_and_no_pod_is_bound_alone(site):
+async def test_reservation_of_group_is_released_after_timeout(site):
     await site.add_nodes(1)
     # No scheduler looks at them once their gates are lifted.
     pods = await site.pods(site.name(), 2, 8, size=2, scheduler="none")
@@ -166,7 +166,7 @@ async def test_what_is_not_bound_in_time_is_released_together_and_no_pod_is_boun
     await until(both_bind)
 
 
-async def test_a_group_that_loses_a_pod_amid_its_reservation_is_released(site):
+async def test_group_is_released_if_pod_is_deleted_during_reservation(site):
     await site.add_nodes(1)
     pods = await site.pods(site.name(), 2, 8, size=2, scheduler="none")
     await site.holds(16)
@@ -175,7 +175,7 @@ async def test_a_group_that_loses_a_pod_amid_its_reservation_is_released(site):
     assert await site.used() == 0
 
 
-async def test_who_claims_to_belong_to_a_group_does_not_keep_it_from_its_cards(site):
+async def test_pod_group_is_bound_despite_oversized_pod_with_same_label(site):
     await site.add_nodes(1)
     group = site.name()
     liar = await site.pod(group, 64, size=2)
@@ -184,7 +184,7 @@ async def test_who_claims_to_belong_to_a_group_does_not_keep_it_from_its_cards(s
     assert await site.placed([liar]) == [None]
 
 
-async def test_a_size_that_is_said_in_two_ways_or_changes_is_no_size(site):
+async def test_conflicting_or_invalid_group_size_blocks_group(site):
     await site.add_nodes(1)
     group = site.name()
     pods = [await site.pod(group, 8, size=2), await site.pod(group, 8, size=1)]
@@ -199,7 +199,7 @@ async def test_a_size_that_is_said_in_two_ways_or_changes_is_no_size(site):
     await site.bound(pods)
 
 
-async def test_the_pod_group_of_coscheduling_says_the_size(site):
+async def test_coscheduling_pod_group_defines_size(site):
     await site.add_nodes(1)
     group = site.name()
     kind = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup"}
@@ -213,7 +213,7 @@ async def test_the_pod_group_of_coscheduling_says_the_size(site):
 
 
 @pytest.mark.parametrize("gated", [True, False])
-async def test_kubernetes_own_pod_group_says_the_size(site, gated):
+async def test_kubernetes_pod_group_defines_size(site, gated):
     try:
         await site.world.api.get(OWN_POD_GROUPS)
     except ApiError as exc:
@@ -246,7 +246,7 @@ async def test_kubernetes_own_pod_group_says_the_size(site, gated):
     await site.bound(late)
 
 
-async def test_the_extender_may_take_its_gate_from_a_pod_and_change_nothing_else(site, account):
+async def test_extender_removes_only_its_gate_from_pod(site, account):
     await site.add_nodes(1)
     bound = f"may change only the annotation {FENCED_AT_ANNOTATION}"
     pod = await site.pod(site.name(), 8, size=9)

@@ -34,7 +34,7 @@ def cards_of(given: dict) -> set[str]:
     return {IDS.find_card(device) for ids in given["device_ids"].values() for device in ids}
 
 
-async def test_gcushare_example(cluster):
+async def test_gcushare_example_is_placed_and_fourth_pod_is_refused(cluster):
     for units in (4, 8, 12, 20):
         await cluster.create_pod(f"share-{units}", memory=units)
         if units != 20:
@@ -48,7 +48,7 @@ async def test_gcushare_example(cluster):
     assert four["devices"] == ["/dev/accelkit0"]
 
 
-async def test_whole_card_stands_beside_shared_ones(cluster):
+async def test_whole_cards_are_allocated_beside_shared_card(cluster):
     await cluster.create_pod("share", memory=4)
     await cluster.running("share")
     await cluster.create_pod("whole", cards=7)
@@ -58,7 +58,7 @@ async def test_whole_card_stands_beside_shared_ones(cluster):
     assert "1 insufficient free accelkit.io/cards" in await cluster.refused("more")
 
 
-async def test_two_containers_each_get_their_own_share(cluster):
+async def test_two_containers_get_separate_shares(cluster):
     annotation = {"accelkit.io/request": json.dumps({"worker": {"split": 2}})}
     containers = {"server": {MEMORY: 16}, "worker": {MEMORY: 8}}
     await cluster.create_pod("two", containers=containers, annotations=annotation)
@@ -69,7 +69,7 @@ async def test_two_containers_each_get_their_own_share(cluster):
 
 
 @pytest.mark.parametrize(("init", "app", "charged"), [(8, 4, 8), (4, 8, 8)])
-async def test_app_container_takes_over_the_devices_of_an_init_container(cluster, init, app, charged):
+async def test_app_container_reuses_devices_of_init_container(cluster, init, app, charged):
     await cluster.create_pod("neighbour", memory=8)
     await cluster.running("neighbour")
     await cluster.create_pod("reuse", init={"prepare": {MEMORY: init}}, containers={"main": {MEMORY: app}})
@@ -102,7 +102,7 @@ async def test_completed_pod_frees_its_share(cluster):
     await cluster.running("next")
 
 
-async def test_forced_deletion_frees_the_share_at_once(cluster):
+async def test_forced_deletion_frees_share_immediately(cluster):
     await cluster.create_pod("first", cards=8)
     await cluster.running("first")
     await cluster.create_pod("second", cards=8)
@@ -111,13 +111,13 @@ async def test_forced_deletion_frees_the_share_at_once(cluster):
     await cluster.running("second")
 
 
-async def test_request_that_cannot_be_granted_says_why(cluster):
+async def test_request_that_cannot_be_split_is_refused_with_reason(cluster):
     annotation = {"accelkit.io/request": json.dumps({"main": {"split": 3}})}
     await cluster.create_pod("odd", memory=8, annotations=annotation)
     assert "8 units cannot be split evenly over 3 cards" in await cluster.refused("odd")
 
 
-async def test_cards_that_differ_within_a_node(cluster):
+async def test_node_with_different_cards_places_pods_by_card_memory(cluster):
     for name in ("a", "b", "c"):
         await cluster.create_pod(name, memory=24, node="node-2")
     outcomes = [await cluster.until(name, settled) for name in ("a", "b", "c")]
@@ -125,7 +125,7 @@ async def test_cards_that_differ_within_a_node(cluster):
     assert sorted(pod["status"]["phase"] for pod in outcomes) == ["Pending", "Running", "Running"]
 
 
-async def test_equal_pods_at_once_never_share_more_than_a_card_has(cluster):
+async def test_concurrent_equal_pods_never_exceed_card_capacity(cluster):
     for number in range(12):
         await cluster.create_pod(f"p{number}", memory=6, node="node-2")
     outcomes = [await cluster.until(f"p{number}", settled) for number in range(12)]
@@ -142,7 +142,7 @@ def settled(pod: dict) -> bool:
     return pod["status"]["phase"] != "Pending" or "Unschedulable" in reasons
 
 
-async def test_gcushare_users_read_the_words_they_know(cluster, installed):
+async def test_gcushare_pod_gets_gcushare_messages(cluster, installed):
     """An extender that reads GCUShare's resource names, asked by the real scheduler in GCUShare's place."""
     node = {"metadata": {"name": "gcu-node", "labels": {"kubernetes.io/hostname": "gcu-node"}}}
     inventory = Inventory(2**30, tuple(Card(f"gcu-{n}", "enflame", "T10", 16 * 2**30) for n in range(8)))
@@ -179,7 +179,7 @@ async def test_gcushare_users_read_the_words_they_know(cluster, installed):
         await cluster.scheduler_runs(kept)
 
 
-async def test_pod_bound_past_the_scheduler_takes_no_card_from_others(cluster):
+async def test_pod_bound_without_scheduler_cannot_use_cards_of_other_pods(cluster):
     await cluster.create_pod("share", memory=8)
     await cluster.running("share")
     await cluster.create_bound_pod("whole", "node-1", cards=7)
@@ -193,7 +193,7 @@ async def test_pod_bound_past_the_scheduler_takes_no_card_from_others(cluster):
     await until(lambda: not cluster.sandbox.inspect("node-1")["nodes"][0]["unassigned"], every=0.2)
 
 
-async def test_cards_of_a_pod_that_was_bound_past_the_scheduler_are_free_once_it_is_gone(cluster):
+async def test_cards_of_pod_bound_without_scheduler_are_freed_after_deletion(cluster):
     await cluster.create_bound_pod("whole-node", "node-1", cards=8)
     await cluster.running("whole-node")
     # Its agent has seen that it holds them, so that nothing of it is under way any more.
@@ -203,7 +203,7 @@ async def test_cards_of_a_pod_that_was_bound_past_the_scheduler_are_free_once_it
     await cluster.running("after-it")
 
 
-async def test_a_pod_that_is_deleted_as_soon_as_it_is_bound_keeps_no_card(cluster):
+async def test_pod_deleted_directly_after_binding_keeps_no_card(cluster):
     # Its kubelet may ask for its devices when the API server has no such pod any more.
     for number in range(10):
         await cluster.create_bound_pod(f"brief-{number}", "node-1", cards=8)

@@ -106,9 +106,7 @@ async def cluster_of(control_plane, process, cards=2, memory=8):
         yield Cluster(world, extender, node)
 
 
-async def test_where_totals_fit_but_no_card_does_one_pod_of_lower_priority_leaves(
-    control_plane, process, record_property
-):
+async def test_pod_of_lower_priority_is_evicted_if_no_single_card_fits(control_plane, process, record_property):
     async with cluster_of(control_plane, process) as cluster:
         running = await cluster.running(5, "low", "middle")
         began = time.monotonic()
@@ -125,7 +123,7 @@ async def test_where_totals_fit_but_no_card_does_one_pod_of_lower_priority_leave
         assert re.search(rb'accelkit_extender_evictions_total\{result="evicted"\} [1-9]', text)
 
 
-async def test_nobody_leaves_for_a_pod_that_may_not_have_them(control_plane, process):
+async def test_pod_that_may_not_preempt_evicts_no_pods(control_plane, process):
     async with cluster_of(control_plane, process) as cluster:
         running = await cluster.running(5, "middle", "middle")
         equal, never = await cluster.pod(5, "middle"), await cluster.pod(5, "never")
@@ -137,7 +135,7 @@ async def test_nobody_leaves_for_a_pod_that_may_not_have_them(control_plane, pro
         assert len(await cluster.left(running)) == 1
 
 
-async def test_a_budget_that_allows_none_is_kept(control_plane, process):
+async def test_disruption_budget_without_allowed_disruptions_is_respected(control_plane, process):
     async with cluster_of(control_plane, process) as cluster:
         labels = {"guarded": cluster.node}
         running = await cluster.running(5, "low", "low", labels=labels)
@@ -162,7 +160,7 @@ async def test_a_budget_that_allows_none_is_kept(control_plane, process):
             await cluster.world.api.delete(path)
 
 
-async def test_of_the_schedulers_own_victims_only_those_of_one_card_leave(control_plane, process):
+async def test_only_scheduler_victims_on_one_card_are_evicted(control_plane, process):
     async with cluster_of(control_plane, process) as cluster:
         # Binpack fills one card first. By amounts alone, kube-scheduler would evict the two of the lowest priority,
         # which lie on different cards, and free none.
@@ -174,7 +172,7 @@ async def test_of_the_schedulers_own_victims_only_those_of_one_card_leave(contro
         assert 'preemptor="default/' + preemptor["metadata"]["name"] in process.scheduler_log.read_text()
 
 
-async def test_a_pod_waiting_for_a_release_that_we_see_late_is_bound_soon(control_plane, tmp_path, record_property):
+async def test_waiting_pod_is_bound_soon_after_delayed_watch_of_release(control_plane, tmp_path, record_property):
     async with Proxy(control_plane.kubeconfig, tmp_path) as proxy, world_of(control_plane.kubeconfig) as world:
         await create_classes(control_plane.kubeconfig)
         with Process(tmp_path, "--kubeconfig", str(proxy.kubeconfig), "--wake") as late:

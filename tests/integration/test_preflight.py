@@ -18,13 +18,13 @@ def preflight(sandbox, **settings):
     return "" if done.returncode == 0 else done.stdout
 
 
-def test_rights_that_nothing_bounds_need_a_word(control_plane):
+def test_unbounded_rights_require_explicit_acceptance(control_plane):
     said = preflight(control_plane, **OLD)
     assert "Kubernetes v1.29.3 has no admission policies" in said
     assert "device_plugin_unbounded_rights: true" in said
 
 
-def test_a_plugin_that_writes_on_pods_has_to_be_named(control_plane):
+def test_dialect_with_foreign_assignment_requires_named_writer(control_plane):
     said = preflight(control_plane, accelkit_dialects=["gcushare-2025"])
     assert "extender_assignment_writers is empty, but with the dialect gcushare-2025" in said
 
@@ -53,20 +53,20 @@ async def given_whole(api):
     await api.patch(f"{NODE}/status", {"status": {"capacity": gone, "allocatable": gone}})
 
 
-def test_a_namespace_in_which_others_work_is_theirs(control_plane, theirs):
+def test_namespace_with_foreign_objects_is_refused(control_plane, theirs):
     said = preflight(control_plane, accelkit_namespace=theirs)
     assert f"the namespace {theirs} was not created for accelkit and contains RoleBinding mallory-edits" in said
 
 
 @pytest.mark.usefixtures("given_whole")
-def test_cards_that_another_plugin_gives_are_left_to_it(control_plane):
+def test_node_with_another_device_plugin_is_refused(control_plane):
     said = preflight(control_plane, accelkit_shared_nodes=["node-1"])
     assert "nodes to share have another owner (NodeOwned: node-1:" in said
     assert "(nvidia.com/gpu: 8)" in said
 
 
 @pytest.mark.usefixtures("given_whole")
-async def test_each_has_its_word_and_a_dialect_that_no_agent_serves_is_a_choice(control_plane, api, theirs):
+async def test_preflight_passes_if_each_exception_is_accepted(control_plane, api, theirs):
     await api.patch(f"{NAMESPACES}/{theirs}", {"metadata": {"labels": {"app.kubernetes.io/part-of": "accelkit"}}})
     words = {"device_plugin_unbounded_rights": True, "node_labels_coexisting": ["node-1"]}
     place = {"accelkit_namespace": theirs, "accelkit_shared_nodes": ["node-1"], "accelkit_dialects": ["gas"]}

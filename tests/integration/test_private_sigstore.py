@@ -76,7 +76,7 @@ def test_sigstore_python_accepts_a_bundle(verify, media_type):
     )
 
 
-def test_sigstore_python_accepts_an_address_of_mail(verify):
+def test_sigstore_python_accepts_email_identity(verify):
     bundle = bundle_v3(SIGSTORE.identity("ci@acme.test", issuer="https://idp.acme.test"), IMAGE.digest)
     assert verify(bundle, identity="ci@acme.test", issuer="https://idp.acme.test")
 
@@ -152,12 +152,12 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize(("forgery", "reason"), FORGERIES.values(), ids=FORGERIES)
-def test_sigstore_python_refuses_each_forgery_for_what_it_is(verify, forgery, reason):
+def test_sigstore_python_refuses_each_forgery_with_expected_reason(verify, forgery, reason):
     with pytest.raises(Error, match=reason):
         verify(forgery())
 
 
-def test_sigstore_python_accepts_a_signature_of_the_manifest_as_what_it_is(trusted):
+def test_sigstore_python_accepts_message_signature_of_manifest(trusted):
     verifier = Verifier(trusted_root=TrustedRoot.from_file(str(trusted)))
     bundle = Bundle.from_json(message_signature_bundle(SIGNER, IMAGE.manifest))
     verifier.verify_artifact(IMAGE.manifest, bundle, policy.Identity(identity=IDENTITY, issuer=GITHUB))
@@ -195,7 +195,7 @@ def _signed(registry: RealRegistry, signature: Artifact, *, tag: str | None = No
 
 
 @pytest.mark.parametrize("media_type", [BUNDLE, BUNDLE_V0_2])
-def test_cosign_accepts_a_bundle_by_its_signer_alone(cosign, trusted, tmp_path, media_type):
+def test_cosign_accepts_bundle_only_for_its_signer(cosign, trusted, tmp_path, media_type):
     bundle = tmp_path / "bundle.json"
     bundle.write_bytes(bundle_v3(SIGNER, IMAGE.digest, media_type=media_type))
     digest = ["--digestAlg", "sha256", "--digest", IMAGE.digest.removeprefix("sha256:")]
@@ -205,14 +205,14 @@ def test_cosign_accepts_a_bundle_by_its_signer_alone(cosign, trusted, tmp_path, 
     assert "no matching" in cosign(*command, *_by(f"{IDENTITY}-not"))
 
 
-def test_cosign_accepts_a_referrer_by_its_signer_alone(cosign, trusted, registry):
+def test_cosign_accepts_referrer_only_for_its_signer(cosign, trusted, registry):
     reference = _signed(registry, bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
     command = ["verify", "--trusted-root", trusted, reference]
     assert cosign(*command, *_by(IDENTITY)) == ""
     assert "no matching" in cosign(*command, *_by(f"{IDENTITY}-not"))
 
 
-def test_cosign_accepts_a_signature_image_by_its_signer_alone(cosign, trusted, registry):
+def test_cosign_accepts_signature_image_only_for_its_signer(cosign, trusted, registry):
     signature = signature_image([simple_signing(SIGNER, IMAGE.digest)])
     reference = _signed(registry, signature, tag=signature_tag(IMAGE.digest))
     command = ["verify", "--trusted-root", trusted, reference]
@@ -222,9 +222,7 @@ def test_cosign_accepts_a_signature_image_by_its_signer_alone(cosign, trusted, r
 
 @pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
 @pytest.mark.parametrize(("version", "tlog"), [(2, False), (2, True), (3, False), (3, True)])
-def test_cosign_accepts_the_signature_of_a_key_by_that_key_alone(
-    cosign, trusted, referrers_registry, *, kind, version, tlog
-):
+def test_cosign_accepts_key_signature_only_for_its_key(cosign, trusted, referrers_registry, *, kind, version, tlog):
     signer, other = SIGSTORE.key(kind), SIGSTORE.key(kind)
     if version == 2:
         signature = signature_image([simple_signing(signer, IMAGE.digest, tlog=tlog)])
@@ -240,7 +238,7 @@ def test_cosign_accepts_the_signature_of_a_key_by_that_key_alone(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_cosign_accepts_a_certificate_of_an_authority_that_is_no_fulcio(cosign, referrers_registry, tmp_path, version):
+def test_cosign_accepts_certificate_only_for_its_authority(cosign, referrers_registry, tmp_path, version):
     now = datetime.now(UTC)
     authority, other = (CertificateAuthority.new(name, around=MOMENT) for name in ("acme", "other"))
     signer = SIGSTORE.identity(

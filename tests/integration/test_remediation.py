@@ -114,9 +114,7 @@ async def set_card(world, name, health, fault=""):
     await world.annotate(name, encode_inventory(changed))
 
 
-async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_service_is_killed(
-    control_plane, token, tmp_path
-):
+async def test_failed_card_is_isolated_drained_and_restored_despite_kills(control_plane, token, tmp_path):
     async with world_of(control_plane.kubeconfig) as world:
         name = await make_node(world)
         before = list_marks(await read_node(world, name))
@@ -145,7 +143,7 @@ async def test_a_failed_card_is_isolated_drained_and_given_back_though_the_servi
             await world.api.delete(f"{CONFIG_MAPS}/{name}")
 
 
-async def test_a_removal_takes_back_what_stands_in_the_record(control_plane, token, tmp_path):
+async def test_removal_reverts_recorded_changes(control_plane, token, tmp_path):
     async with world_of(control_plane.kubeconfig) as world:
         name = await make_node(world)
         before = list_marks(await read_node(world, name))
@@ -183,7 +181,7 @@ async def bounded(control_plane, token):
         ([{"op": "add", "path": "/spec/taints/-", "value": UNHEALTHY}], ""),
     ],
 )
-async def test_of_nodes_the_service_changes_its_own_marks_alone(control_plane, bounded, change, said):
+async def test_service_changes_only_its_own_marks_on_nodes(control_plane, bounded, change, said):
     name = await bounded.node(1, 8)
     await bounded.api.patch(f"{NODES}/{name}", {"spec": {"taints": [FOREIGN]}})
     async with acting_as(control_plane.kubeconfig, ACCOUNT, "system:masters") as service:
@@ -225,7 +223,7 @@ async def test_a_node_without_cards_is_not_tainted(control_plane, bounded):
         await until(removed)
 
 
-async def test_of_a_nodes_status_the_service_changes_one_condition_alone(control_plane, bounded):
+async def test_service_changes_only_one_condition_in_node_status(control_plane, bounded):
     name = await bounded.node(1, 8)
     await bounded.api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [READY]}}, kind="strategic")
     path = f"{NODES}/{name}/status"

@@ -24,7 +24,7 @@ def read_play(role: str) -> dict:
     return shown[0] if "hosts" in shown[0] else {"hosts": role, "gather_facts": False, "tasks": shown}
 
 
-async def test_each_role_is_used_alone_as_its_readme_says(control_plane, cache_kinds, tmp_path):
+async def test_each_role_runs_alone_as_documented_in_readme(control_plane, cache_kinds, tmp_path):
     """In check mode, on a cluster with nothing installed."""
     await cache_kinds.forget()
     plays = [read_play(role) for role in sorted(ROLES)]

@@ -31,7 +31,7 @@ def play(kubeconfig: Path, given: dict, home: Path) -> tuple[int, str]:
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
-def test_a_kubeconfig_is_all_that_the_sample_inventory_needs(control_plane, tmp_path):
+def test_sample_inventory_needs_only_kubeconfig(control_plane, tmp_path):
     status, said = play(control_plane.kubeconfig, SECOND, tmp_path)
     assert status == 0, said
     assert "changed=0" in said
@@ -56,13 +56,13 @@ def test_a_kubeconfig_is_all_that_the_sample_inventory_needs(control_plane, tmp_
         ),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_else(control_plane, given, sentence, tmp_path):
+def test_first_play_reports_invalid_settings(control_plane, given, sentence, tmp_path):
     status, said = play(control_plane.kubeconfig, given, tmp_path)
     assert status != 0
     assert sentence in said
 
 
-def test_an_unanswered_survey_is_as_if_nothing_was_asked(control_plane, tmp_path):
+def test_empty_survey_answers_are_ignored(control_plane, tmp_path):
     empty = dict.fromkeys(("accelkit_policy", "accelkit_unit", "accelkit_dialects", "accelkit_metrics_port"), "")
     status, said = play(control_plane.kubeconfig, {**SECOND, **empty}, tmp_path)
     assert status == 0, said
@@ -88,7 +88,7 @@ class Old(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_cluster_that_is_too_old_is_refused(tmp_path):
+def test_unsupported_kubernetes_version_is_refused(tmp_path):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Old) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         kubeconfig = write_kubeconfig(tmp_path, f"http://127.0.0.1:{server.server_port}")

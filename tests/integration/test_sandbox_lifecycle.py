@@ -88,7 +88,7 @@ def running(programs):
         yield SandboxPaths(root)
 
 
-async def test_the_api_server_is_ready_and_controllers_work(running):
+async def test_api_server_is_ready_and_controllers_run(running):
     facts = running.read_facts()
     async with ApiClient(load_connection(Path(facts.kubeconfig))) as api:
         assert api.server == facts.api_server
@@ -99,7 +99,7 @@ async def test_the_api_server_is_ready_and_controllers_work(running):
             assert json.loads(await anext(events))["type"] == "ADDED"
 
 
-async def test_the_nodes_serve_by_a_short_path_and_their_sockets_lie_in_the_sandbox(running):
+async def test_nodes_serve_at_short_path_with_sockets_in_sandbox(running):
     facts = running.read_facts()
     address = "var/lib/kubelet/pod-resources/kubelet.sock"
     folders = {name: Path(facts.run_folder, str(index)) for index, name in enumerate(facts.nodes)}
@@ -110,14 +110,14 @@ async def test_the_nodes_serve_by_a_short_path_and_their_sockets_lie_in_the_sand
     assert len(folders) == 3
 
 
-def test_up_twice_leaves_the_first_alone(running):
+def test_second_up_keeps_running_sandbox(running):
     before = running.read_facts()
     code, said = accelkit_sandbox("up", "--root", running.root)
     assert (code, "is already running" in said) == (0, True), said
     assert running.read_facts().supervisor_pid == before.supervisor_pid
 
 
-def test_status_tells_of_every_process(running):
+def test_status_reports_each_process(running):
     code, said = accelkit_sandbox("status", "--root", running.root, "-o", "json")
     status = json.loads(said)
     names = {process["name"] for process in status["processes"]}
@@ -155,7 +155,7 @@ def test_a_changed_configuration_restarts_the_scheduler(running):
     assert (state["pid"] != before["pid"], state["error"]) == (True, "")
 
 
-def test_ready_is_unsaid_before_the_old_scheduler_ends(running):
+def test_old_scheduler_is_reported_not_ready_before_exit(running):
     held = poll_until(lambda: scheduler_state(running), accept=lambda state: state["ready"])["pid"]
     # Stopped, it cannot follow the SIGTERM, so what is said meanwhile is said of it.
     os.kill(held, signal.SIGSTOP)
@@ -169,7 +169,7 @@ def test_ready_is_unsaid_before_the_old_scheduler_ends(running):
             os.kill(held, signal.SIGCONT)
 
 
-def test_a_bad_configuration_is_reported_and_a_good_one_recovers(running):
+def test_scheduler_recovers_after_invalid_configuration_is_reported(running):
     with scheduler_config(running, lambda _: b"kind: Nonsense\n") as (before, follow):
         state = follow(lambda state: state["error"])
         assert "Nonsense" in state["error"]
@@ -180,7 +180,7 @@ def test_a_bad_configuration_is_reported_and_a_good_one_recovers(running):
     assert running.read_facts().state == "ready"
 
 
-def test_a_scheduler_that_is_killed_is_started_again(running):
+def test_killed_scheduler_is_restarted(running):
     before = poll_until(lambda: scheduler_state(running), accept=lambda state: state["ready"])
     os.kill(before["pid"], signal.SIGKILL)
     state = poll_until(
@@ -189,7 +189,7 @@ def test_a_scheduler_that_is_killed_is_started_again(running):
     assert state["config_sha256"] == before["config_sha256"]
 
 
-def test_nodes_that_are_killed_are_started_again(running):
+def test_killed_nodes_are_restarted(running):
     def nodes():
         return running.read_facts().processes.get("nodes", 0)
 
@@ -200,7 +200,7 @@ def test_nodes_that_are_killed_are_started_again(running):
 
 
 @pytest.mark.extended
-def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
+def test_down_stops_processes_of_killed_supervisor(programs, root):
     code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
     assert code == 0, said
     facts = SandboxPaths(root).read_facts()
@@ -214,7 +214,7 @@ def test_down_ends_what_a_killed_supervisor_left_behind(programs, root):
 
 
 @pytest.mark.extended
-def test_a_component_that_ends_takes_all_others_with_it(programs, root):
+def test_exit_of_component_stops_all_processes(programs, root):
     code, said = accelkit_sandbox("up", "--root", root, "--extender-port", free_port())
     assert code == 0, said
     paths = SandboxPaths(root)
@@ -228,7 +228,7 @@ def test_a_component_that_ends_takes_all_others_with_it(programs, root):
     assert not any(process["running"] for process in json.loads(said)["processes"])
 
 
-def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
+def test_failed_start_reports_cause_and_leaves_no_process(programs, root):
     said = []
     options = SandboxOptions(extender_port=free_port(), apiserver_args=("--no-such-option",))
     paths = SandboxPaths(root)
@@ -240,7 +240,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing_running(programs, root):
     assert (paths.logs / "kube-apiserver.log").exists()
 
 
-def test_a_taken_port_is_named_with_the_option_that_helps(root):
+def test_occupied_port_is_reported_with_option(root):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = accelkit_sandbox("up", "--root", root, "--extender-port", port)
@@ -248,12 +248,12 @@ def test_a_taken_port_is_named_with_the_option_that_helps(root):
     assert not root.exists()
 
 
-def test_down_of_nothing_says_so(root):
+def test_down_without_sandbox_reports_no_sandbox(root):
     assert accelkit_sandbox("down", "--root", root) == (0, f"no sandbox exists in {root}\n")
 
 
 @pytest.mark.parametrize("facts", [None, b"{"])
-def test_down_works_on_a_sandbox_that_lost_its_facts(root, facts):
+def test_down_removes_sandbox_without_valid_facts(root, facts):
     paths = SandboxPaths(root)
     prepare(paths)
     (root / "backup").mkdir()
@@ -265,13 +265,13 @@ def test_down_works_on_a_sandbox_that_lost_its_facts(root, facts):
     assert not root.exists()
 
 
-def test_down_works_on_a_sandbox_that_was_hardly_begun(root):
+def test_down_removes_partially_created_sandbox(root):
     (root / "pki").mkdir(parents=True)
     assert accelkit_sandbox("down", "--root", root)[0] == 0
     assert not root.exists()
 
 
-def test_down_never_deletes_a_folder_that_is_no_sandbox(root):
+def test_down_never_deletes_unrelated_folder(root):
     root.mkdir()
     (root / "thesis").touch()
     code, said = accelkit_sandbox("down", "--root", root)
@@ -279,7 +279,7 @@ def test_down_never_deletes_a_folder_that_is_no_sandbox(root):
     assert (root / "thesis").exists()
 
 
-def test_a_root_is_the_same_by_whatever_name(root):
+def test_down_accepts_link_to_root(root):
     paths = SandboxPaths(root)
     prepare(paths)
     link = root.with_name("link")

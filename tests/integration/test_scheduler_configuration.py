@@ -68,7 +68,7 @@ def written(tmp_path, version, *, existing):
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_kube_scheduler_reads_what_is_written(scheduler, tmp_path, existing):
+def test_kube_scheduler_accepts_written_configuration(scheduler, tmp_path, existing):
     binary, version = scheduler
     document = read_back(binary, written(tmp_path, version, existing=existing), tmp_path)
     assert isinstance(document, dict), document
@@ -84,7 +84,7 @@ def test_kube_scheduler_reads_what_is_written(scheduler, tmp_path, existing):
         assert document["leaderElection"]["leaseDuration"] == "21s"
 
 
-def test_kube_scheduler_refuses_what_the_unit_tests_call_wrong(scheduler, tmp_path):
+def test_kube_scheduler_rejects_misspelled_field(scheduler, tmp_path):
     binary, version = scheduler
     path = written(tmp_path, version, existing=False)
     path.write_text(path.read_text().replace("enableHTTPS", "enableHttps"))
@@ -108,7 +108,7 @@ def made_by(kubeadm, version, root):
     return (root / "etc/kubernetes/manifests/kube-scheduler.yaml").read_text()
 
 
-def test_kubeadm_writes_the_manifest_that_the_unit_tests_edit(kubeadm, tmp_path):
+def test_kubeadm_writes_same_manifest_as_unit_tests_expect(kubeadm, tmp_path):
     done = subprocess.run([kubeadm, "version", "-o", "short"], capture_output=True, text=True, timeout=60, check=True)
     version = done.stdout.strip()
     assert made_by(kubeadm, version, tmp_path) == kubeadm_manifest(parse_minor(version), int(version.split(".")[2]))

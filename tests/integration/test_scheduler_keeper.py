@@ -102,7 +102,7 @@ async def events(api: ApiClient, sandbox: Sandbox) -> list[str]:
     return [each["reason"] for each in mine if each["source"]["component"] == "accelkit-scheduler-keeper"]
 
 
-async def test_a_manifest_that_is_written_again_is_switched_again_within_a_minute(host):
+async def test_keeper_switches_rewritten_manifest_within_one_minute(host):
     before = read_files(host.root)
     # As the mounts of the keeper's pod make them on a node that is new.
     for folder in ("etc/kubernetes/accelkit", "var/lib/accelkit/backup"):

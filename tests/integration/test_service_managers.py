@@ -230,7 +230,7 @@ def write_inventory(folder: Path, host: Host, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["systemd", "k3s", "rke2"])
-async def test_a_service_is_switched_and_put_back(sandbox, host, tmp_path, kind):
+async def test_scheduler_of_service_is_switched_and_restored(sandbox, host, tmp_path, kind):
     form = make_forms(free_port())[kind]
     empty = host.read_files()
     host.start(form)

@@ -122,7 +122,7 @@ async def cluster(control_plane, extender, scheduler, rules):
             await Rules(rules, client).write()
 
 
-async def test_a_quota_refuses_with_an_event_whatever_pods_say_and_a_release_lifts_it(cluster):
+async def test_quota_refuses_pod_despite_forged_assignment_until_release(cluster):
     node = await cluster.node()
     await cluster.rules.write(
         quotas=[{"namespaces": ["kube-*"], "cards": 0}, {"namespaces": ["d*"], "memory": "10GiB"}]
@@ -148,7 +148,7 @@ async def test_a_quota_refuses_with_an_event_whatever_pods_say_and_a_release_lif
     assert await cluster.client.used(node) == 4
 
 
-async def test_rules_that_change_let_in_who_waits(cluster):
+async def test_changed_rules_admit_waiting_pod(cluster):
     node = await cluster.node()
     await cluster.rules.write(quotas=[{"namespaces": ["default"], "memory": 0}])
     pod = await cluster.pod(node, 4)
@@ -157,7 +157,7 @@ async def test_rules_that_change_let_in_who_waits(cluster):
     await cluster.card(pod)
 
 
-async def test_reserved_cards_are_for_pods_of_a_priority(cluster):
+async def test_reserved_cards_require_priority(cluster):
     node = await cluster.node()
     name = f"{cluster.world.prefix}-high"
     await cluster.world.api.post(CLASSES, {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": "Never"})
@@ -176,7 +176,7 @@ async def test_reserved_cards_are_for_pods_of_a_priority(cluster):
             await cluster.world.api.delete(f"{CLASSES}/{name}")
 
 
-async def test_replicas_keep_apart_and_others_want_to_be_beside_them(cluster):
+async def test_replicas_use_separate_cards_and_dependent_pods_share_them(cluster):
     node = await cluster.node()
     waits = await cluster.pod(node, 1, request={"with": WEB})
     await cluster.refused(waits, "no room on the cards that the pod must share with pods that have app=web")
@@ -197,7 +197,7 @@ async def test_replicas_keep_apart_and_others_want_to_be_beside_them(cluster):
     assert await cluster.card(third) == gone
 
 
-async def test_a_pinned_pod_gets_its_card_or_none(cluster):
+async def test_pinned_pod_gets_named_card_or_is_refused(cluster):
     node = await cluster.node()
     assert await cluster.card(await cluster.pod(node, 2, request={"card_ids": [f"{node}-1"]})) == 1
     await cluster.refused(
@@ -209,7 +209,7 @@ async def test_a_pinned_pod_gets_its_card_or_none(cluster):
     )
 
 
-async def test_broken_rules_at_the_start_end_the_extender_with_the_next_step(control_plane, tmp_path):
+async def test_invalid_rules_at_start_stop_extender_with_next_step(control_plane, tmp_path):
     path = tmp_path / "rules.yaml"
     path.write_text("quota: []")
     arguments = ["--kubeconfig", str(control_plane.kubeconfig), "--sharing-rules", str(path)]

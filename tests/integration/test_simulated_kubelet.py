@@ -187,7 +187,7 @@ def given(pod):
     return json.loads(pod["metadata"]["annotations"]["sandbox.accelkit.io/containers"])
 
 
-async def test_a_node_registers_is_ready_and_has_its_labels_cards_and_lease(sandbox):
+async def test_node_becomes_ready_with_labels_cards_and_lease(sandbox):
     node = await sandbox.node(lambda node: {"type": "Ready", "status": "True"}.items() <= ready(node).items())
     assert node["metadata"]["labels"]["feature.node.kubernetes.io/pci-simulated.present"] == "true"
     assert node["status"]["capacity"]["pods"] == "110"
@@ -201,7 +201,7 @@ def ready(node):
     return next(each for each in node["status"]["conditions"] if each["type"] == "Ready")
 
 
-async def test_the_nodes_of_the_file_run_beside_the_control_plane(api, cluster, folder):
+async def test_configured_nodes_run_beside_control_plane(api, cluster, folder):
     own = Sandbox(api, "node-1", Path(cluster.kubeconfig), folder)
     await own.node(lambda node: "taints" not in node["spec"] and ready(node)["status"] == "True")
     assert cluster.nodes == ["node-1"]
@@ -218,7 +218,7 @@ async def test_a_pod_is_scheduled_runs_and_can_be_deleted(sandbox):
     await sandbox.delete("plain")
 
 
-async def test_devices_are_given_held_and_freed(sandbox):
+async def test_devices_are_allocated_held_and_freed(sandbox):
     async with plugin(sandbox, CARD, ["a", "b"]):
         await sandbox.resource(CARD, "2", "2")
         await sandbox.create("both", containers=asking(CARD, 2))

@@ -68,7 +68,7 @@ async def check(cluster: Cluster, **settings: object) -> str:
     return done.stdout + done.stderr
 
 
-async def test_nodes_pass_the_checks_of_an_installation(installed):
+async def test_nodes_pass_stage_checks_after_installation(installed):
     async with ApiClient(load_connection(installed.kubeconfig)) as api:
         cluster = Cluster(api, installed)
         for node in ("node-1", "node-2"):
@@ -76,7 +76,7 @@ async def test_nodes_pass_the_checks_of_an_installation(installed):
 
 
 @pytest.mark.extended
-async def test_cards_of_two_vendors_pass_and_verify_does_no_work(cluster):
+async def test_cards_of_two_vendors_pass_and_verify_changes_nothing(cluster):
     for node in ("node-1", "node-2", "node-3"):
         assert await outcomes(cluster, node) == PASS, await results(cluster, node)
     evidence = (await results(cluster, "node-3"))["plugin-check"]["evidence"]
@@ -87,7 +87,7 @@ async def test_cards_of_two_vendors_pass_and_verify_does_no_work(cluster):
 
 
 @pytest.mark.extended
-async def test_the_installers_rights_suffice(cluster):
+async def test_installer_role_is_sufficient_for_checks(cluster):
     role = load_yaml(REPOSITORY / "playbooks/files/installer.yml")
     config = await kubeconfig_of(cluster.sandbox, "stage-checker", role)
     await check(cluster, accelkit_kubeconfig=str(config))
@@ -95,7 +95,7 @@ async def test_the_installers_rights_suffice(cluster):
 
 
 @pytest.mark.long
-async def test_a_full_node_has_not_failed(cluster):
+async def test_full_node_does_not_fail_check(cluster):
     await cluster.create_pod("full", cards=1, node="node-2")
     await cluster.running("full")
     await check(cluster)
@@ -108,7 +108,7 @@ async def test_a_full_node_has_not_failed(cluster):
 
 
 @pytest.mark.extended
-async def test_a_node_whose_plugin_is_gone_fails_and_verify_says_so(cluster):
+async def test_node_without_plugin_fails_and_verify_reports_failure(cluster):
     await label(cluster, "node-1", "false")
     try:
         await offers(cluster, "node-1", nothing=True)
@@ -131,7 +131,7 @@ async def test_a_node_whose_plugin_is_gone_fails_and_verify_says_so(cluster):
 
 
 @pytest.mark.long
-async def test_verify_checks_again_what_another_state_of_the_node_leaves_in_doubt(cluster):
+async def test_verify_repeats_check_after_node_state_changed(cluster):
     node = await cluster.get("/api/v1/nodes/node-1")
     record = json.loads(node["metadata"]["annotations"]["accelkit.io/stages"])
     for result in record["results"].values():
@@ -148,7 +148,7 @@ async def test_verify_checks_again_what_another_state_of_the_node_leaves_in_doub
 
 
 @pytest.mark.long
-async def test_removal_leaves_neither_results_nor_pods(cluster):
+async def test_removal_deletes_results_and_check_pods(cluster):
     await cluster.create_pod("stays", memory=1)
     await cluster.running("stays")
     await asyncio.to_thread(cluster.sandbox.playbook, "playbooks/remove.yml")

@@ -272,14 +272,14 @@ SCHEDULED: list[tuple[str, str, str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("verb", "path", "body", "said"), [each[1:] for each in SCHEDULED], ids=[each[0] for each in SCHEDULED]
 )
-async def test_a_thief_of_the_second_scheduler_writes_only_what_scheduling_needs(thief_of, verb, path, body, said):
+async def test_stolen_second_scheduler_token_writes_only_scheduling_objects(thief_of, verb, path, body, said):
     thief = await thief_of(SCHEDULER)
     refused = await find_refusal(getattr(thief, verb)(path, body, query=DRY))
     assert said in refused
     assert bool(refused) is bool(said), refused
 
 
-async def test_a_thief_of_the_second_scheduler_does_not_take_the_place_of_kube_scheduler(thief_of):
+async def test_stolen_second_scheduler_token_cannot_write_kube_scheduler_lease(thief_of):
     refused = await replace(
         await thief_of(SCHEDULER), f"{SYSTEM_LEASES}/kube-scheduler", {"spec/holderIdentity": "thief"}
     )
@@ -300,7 +300,7 @@ RENEWED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "said"), [each[1:] for each in RENEWED], ids=[each[0] for each in RENEWED])
-async def test_a_thief_of_the_renewal_replaces_only_a_certificate_and_its_key(thief_of, changes, said):
+async def test_stolen_renewal_token_replaces_only_certificate_and_key(thief_of, changes, said):
     refused = await replace(await thief_of(CERTIFICATES), CERTIFICATE, changes)
     assert said in refused
     assert bool(refused) is bool(said), refused
@@ -332,7 +332,7 @@ FORBIDDEN: list[tuple[str, str, str, dict[str, Any] | None]] = [
 
 
 @pytest.mark.parametrize("account", [SCHEDULER, CERTIFICATES, INSPECTOR])
-async def test_a_thief_has_no_right_that_leads_further(thief_of, account):
+async def test_stolen_token_has_no_right_to_escalate(thief_of, account):
     thief = await thief_of(account)
     taken = {}
     for what, verb, path, body in FORBIDDEN:

@@ -184,14 +184,14 @@ RESETS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "said"), [each[1:] for each in RESETS], ids=[each[0] for each in RESETS])
-async def test_a_thief_of_remediation_runs_nothing_but_the_installed_template(thief_of, changes, said):
+async def test_stolen_remediation_token_runs_only_installed_template(thief_of, changes, said):
     thief = await thief_of(REMEDIATION)
     refused = await find_refusal(thief.post(JOBS, change(await read_job(thief), changes), query=DRY))
     assert "denied request" in refused
     assert said in refused
 
 
-async def test_a_template_that_was_changed_since_is_not_run(thief_of, control_plane):
+async def test_changed_remediation_template_is_not_run(thief_of, control_plane):
     thief = await thief_of(REMEDIATION)
     installed = await read_job(thief)
     cron_job = build_object_path(CRON_JOBS, "reset")
@@ -237,7 +237,7 @@ STATE += [
 @pytest.mark.parametrize(
     ("account", "path", "body", "said"), [each[1:] for each in STATE], ids=[f"{each[1]}: {each[0]}" for each in STATE]
 )
-async def test_a_thief_takes_the_place_of_no_other_service(thief_of, account, path, body, said):
+async def test_stolen_token_cannot_write_state_of_other_services(thief_of, account, path, body, said):
     thief = await thief_of(account)
     refused = await find_refusal(thief.post(path, body, query=DRY))
     assert said in refused
@@ -258,7 +258,7 @@ GRANTED = {"nvidia.com/container.main.gpu-memory.limit": "1"}
         ({"labels": {"topology.kubernetes.io/zone": "a"}}, "not found"),
     ],
 )
-async def test_a_thief_of_the_extender_says_nothing_to_the_runtime_by_a_binding(thief_of, metadata, said):
+async def test_stolen_extender_token_cannot_set_runtime_annotations_in_binding(thief_of, metadata, said):
     thief = await thief_of(EXTENDER)
     target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
     path = build_collection_path("v1", "pods", "default") + "/none/binding"
@@ -274,14 +274,14 @@ async def test_a_thief_of_the_extender_says_nothing_to_the_runtime_by_a_binding(
         ("other", "not found"),
     ],
 )
-async def test_a_thief_of_the_extender_places_no_pod_that_mounts_a_key(thief_of, name, said):
+async def test_stolen_extender_token_cannot_bind_pod_that_mounts_key(thief_of, name, said):
     thief = await thief_of(EXTENDER)
     target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
     path = f"{build_collection_path('v1', 'pods', OURS)}/{name}/binding"
     assert said in await find_refusal(thief.post(path, {"metadata": {"name": name}, "target": target}, query=DRY))
 
 
-def test_with_container_limits_a_binding_has_the_amounts_of_containers_and_no_other_annotation(control_plane):
+def test_container_limits_allow_only_amount_annotations_in_binding(control_plane):
     made = extender_bounds("default", "limited", limits=True)
     bounds = [each for each in made if each["metadata"]["name"] == "limited-bindings"]
     with installed_bounds(control_plane.kubeconfig, bounds):
@@ -333,7 +333,7 @@ FORBIDDEN: list[tuple[str, str, str, dict[str, Any] | None]] = [
 
 
 @pytest.mark.parametrize("account", [CACHES, REMEDIATION, EXTENDER, KEEPER])
-async def test_a_thief_has_no_right_that_leads_further(thief_of, account):
+async def test_stolen_token_has_no_right_to_escalate(thief_of, account):
     thief = await thief_of(account)
     taken = {}
     for what, verb, path, body in FORBIDDEN:

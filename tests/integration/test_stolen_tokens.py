@@ -97,7 +97,7 @@ async def api(control_plane, site):
 
 
 @pytest.mark.parametrize("kind", [each for each in COLLECTIONS if each != "lease"])
-async def test_what_the_controller_creates_is_taken(thief, kind):
+async def test_controller_objects_are_accepted(thief, kind):
     refused = await find_refusal(thief.post(COLLECTIONS[kind], getattr(MADE, kind), query=DRY))
     # Policies judge it before the API server finds that another test has made it.
     assert not refused or refused.endswith("already exists")
@@ -106,13 +106,13 @@ async def test_what_the_controller_creates_is_taken(thief, kind):
 @pytest.mark.parametrize(
     ("kind", "changes", "said"), [each[1:] for each in ATTACKS], ids=[f"{each[1]}: {each[0]}" for each in ATTACKS]
 )
-async def test_a_thief_creates_nothing_else(thief, kind, changes, said):
+async def test_stolen_controller_token_creates_no_other_objects(thief, kind, changes, said):
     refused = await find_refusal(thief.post(COLLECTIONS[kind], change(getattr(MADE, kind), changes), query=DRY))
     assert "denied request" in refused
     assert any(each in refused for each in ([said] if isinstance(said, str) else said)), refused
 
 
-async def test_a_thief_holds_no_image_by_its_tag(thief):
+async def test_stolen_controller_token_cannot_mount_image_by_tag(thief):
     tag = {"name": "kernel-cache", "image": {"reference": "quay.io/team/app:v1"}}
     bad = change(MADE.daemon_set, {f"{POD}/volumes/0": tag})
     refused = await find_refusal(thief.post(COLLECTIONS["daemon_set"], bad, query=DRY))
@@ -128,7 +128,7 @@ CONFIGURATION = build_object_path(CONFIGURATIONS, NAME)
 WIDER = [{"op": "replace", "path": "/webhooks/0/matchConditions", "value": []}]
 
 
-async def test_a_thief_changes_no_configuration_of_a_webhook(thief, api, tmp_path):
+async def test_stolen_controller_token_cannot_change_webhook_configuration(thief, api, tmp_path):
     (tmp_path / "ca.crt").write_bytes(Authority("webhook").certificate)
     made = build_configuration(NAME, 9, tmp_path / "ca.crt")
     await api.post(CONFIGURATIONS, made)
@@ -296,7 +296,7 @@ OTHERS: list[tuple[str, str, dict[str, Any] | None, str]] = [
 
 @pytest.mark.usefixtures("others")
 @pytest.mark.parametrize(("path", "verb", "body", "said"), OTHERS)
-async def test_a_thief_touches_nothing_of_others(thief, path, verb, body, said):
+async def test_stolen_controller_token_cannot_change_foreign_objects(thief, path, verb, body, said):
     if verb == "delete":
         refused = await find_refusal(thief.delete(path, body or {"dryRun": ["All"]}))
     else:

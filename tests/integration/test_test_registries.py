@@ -23,7 +23,7 @@ async def client():
         yield session
 
 
-async def test_a_range_without_an_end_is_not_understood_by_every_registry(registry, client):
+async def test_open_ended_range_is_supported_only_by_some_registries(registry, client):
     repository = registry.repository()
     registry.push(repository, IMAGE)
     url = f"{registry.url}/v2/{repository}/blobs/{LAYER}"
@@ -31,7 +31,7 @@ async def test_a_range_without_an_end_is_not_understood_by_every_registry(regist
         assert answer.status == (206 if registry.open_ranges else 416)
 
 
-async def test_only_a_registry_with_the_referrers_api_lists_referrers(registry, client):
+async def test_referrers_are_listed_only_with_referrers_api(registry, client):
     repository = registry.repository()
     registry.push(repository, IMAGE, tag="v1")
     referrer = bundle_referrer(b"{}", IMAGE)
@@ -42,7 +42,7 @@ async def test_only_a_registry_with_the_referrers_api_lists_referrers(registry, 
     assert [each["digest"] for each in listed] == ([referrer.digest] if registry.referrers else [])
 
 
-async def test_a_guarded_registry_refuses_who_has_no_credentials(guarded_registry, client):
+async def test_guarded_registry_rejects_request_without_credentials(guarded_registry, client):
     repository = guarded_registry.repository()
     guarded_registry.push(repository, IMAGE, tag="v1")
     async with client.get(f"{guarded_registry.url}/v2/{repository}/manifests/v1") as answer:
@@ -51,7 +51,7 @@ async def test_a_guarded_registry_refuses_who_has_no_credentials(guarded_registr
     assert scheme == ("Basic" if guarded_registry.token_server is None else "Bearer")
 
 
-async def test_a_token_for_one_repository_opens_no_other(token_registry, client):
+async def test_token_is_valid_for_one_repository_only(token_registry, client):
     repository, other = token_registry.repository(), token_registry.repository()
     for each in (repository, other):
         token_registry.push(each, IMAGE, tag="v1")
@@ -67,7 +67,7 @@ async def test_a_token_for_one_repository_opens_no_other(token_registry, client)
 
 
 @pytest.mark.parametrize(("repository", "granted"), [(f"{PUBLIC}app", ["pull"]), ("team/app", None)])
-async def test_everybody_may_pull_from_public_repositories_only(token_registry, client, repository, granted):
+async def test_anonymous_token_allows_only_pull_from_public_repositories(token_registry, client, repository, granted):
     query = {"service": SERVICE, "scope": f"repository:{repository}:pull,push"}
     async with client.get(f"{token_registry.token_server.url}/token", params=query) as answer:
         token = (await answer.json())["token"]
@@ -81,7 +81,7 @@ async def test_wrong_credentials_get_no_token(token_registry, client):
         assert answer.status == 401
 
 
-async def test_a_hostile_registry_serves_https_by_an_authority_of_its_own(client, tmp_path):
+async def test_hostile_registry_serves_https_with_own_authority(client, tmp_path):
     context, trusted = serving(tmp_path)
     with HostileRegistry(tls=context) as registry:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):

@@ -109,11 +109,11 @@ def count_as_aliyuns_program(nodes, pods):
     return counted
 
 
-def test_what_aliyuns_program_reads_adds_up(pods):
+def test_aliyun_program_reads_correct_totals(pods):
     assert count_as_aliyuns_program(*pods) == {name: (used, TOTAL) for name, used in USED.items()}
 
 
-def test_the_table_of_accelkit_has_the_same_numbers(sandbox, pods):
+def test_accelkit_table_has_same_totals(sandbox, pods):
     rows = {row[0]: row[2:] for row in table(sandbox.command("inspect", "--layout", "aliyun").stdout)}
     assert rows == {
         "node-1": ["10/16", "12/16", "22/32"],
@@ -121,7 +121,7 @@ def test_the_table_of_accelkit_has_the_same_numbers(sandbox, pods):
     }
 
 
-def test_aliyuns_program_itself_shows_the_same_table(sandbox, pods):
+def test_aliyun_program_prints_same_table(sandbox, pods):
     program = shutil.which(ALIYUNS_PROGRAM)
     if program is None:
         pytest.skip(f"{ALIYUNS_PROGRAM} is not on PATH")
@@ -140,7 +140,7 @@ def table(text):
     return sorted(line.split() for line in text.splitlines() if line.startswith("node-"))
 
 
-def test_inspect_is_answered_over_tls_in_the_json_of_each_system(served, sandbox, pods, pki):
+def test_inspect_returns_json_of_each_system_over_tls(served, sandbox, pods, pki):
     tls = ["--cert", str(pki / "client.crt"), "--key", str(pki / "client.key")]
 
     def show():
@@ -165,7 +165,7 @@ def test_inspect_is_answered_over_tls_in_the_json_of_each_system(served, sandbox
     assert {node["name"]: [device["usedGPU"] for device in node["devs"]] for node in aliyun["nodes"]} == USED
 
 
-def test_nobody_without_a_certificate_is_answered(served, pki):
+def test_request_without_client_certificate_is_refused(served, pki):
     with pytest.raises(subprocess.CalledProcessError):
         curl(served, pki, "/gcushare-scheduler/inspect")
 

@@ -106,7 +106,7 @@ def farm(source: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [link, copy, farm])
-async def test_triton_finds_every_file_where_pods_see_the_cache(host, built, tmp_path, way):
+async def test_triton_finds_each_file_at_mount_path_of_pods(host, built, tmp_path, way):
     folder, expected = built
     seen = tmp_path / "home" / "triton"
     seen.parent.mkdir()
@@ -126,7 +126,7 @@ async def test_triton_finds_every_file_in_a_private_copy_for_another_path(host, 
     assert look_up(unmoved) == dict.fromkeys(expected)
 
 
-async def test_triton_finds_nothing_at_another_path_than_that_of_the_extraction(host, built, tmp_path):
+async def test_triton_finds_no_file_at_another_path_than_extraction_path(host, built, tmp_path):
     folder, expected = built
     files = await extract(host, folder, tmp_path / "node", Path("/nowhere/triton"))
     assert look_up(files) == dict.fromkeys(expected)

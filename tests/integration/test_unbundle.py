@@ -53,18 +53,18 @@ def bundle(tmp_path):
     return Bundle(tmp_path)
 
 
-def test_a_folder_without_checksums_is_no_bundle(bundle):
+def test_folder_without_checksums_is_rejected(bundle):
     assert "has no file SHA256SUMS; unpack accelkit-…-bundle.tar.gz" in bundle.install()
 
 
-def test_a_package_that_was_added_is_named(bundle):
+def test_added_package_is_reported(bundle):
     bundle.describe(PYTHON)
     (bundle.folder / "wheels").mkdir()
     (bundle.folder / "wheels" / "click-999-py3-none-any.whl").touch()
     assert "files are not in SHA256SUMS: wheels/click-999-py3-none-any.whl; copy the bundle again" in bundle.install()
 
 
-def test_a_changed_file_is_named(bundle):
+def test_changed_file_is_reported(bundle):
     bundle.describe(PYTHON)
     with (bundle.folder / "bundle.json").open("a") as file:
         file.write(" ")
@@ -78,7 +78,7 @@ def test_a_bundle_for_another_python_is_refused(bundle):
     assert not (bundle.folder / "venv").exists()
 
 
-def test_a_bundle_that_lacks_a_wheel_asks_no_index(bundle):
+def test_missing_wheel_is_not_downloaded_from_index(bundle):
     """An environment is made, and pip finds nothing in the bundle."""
     bundle.describe(PYTHON)
     assert "No matching distribution found for accelkit" in bundle.install()

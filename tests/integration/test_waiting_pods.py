@@ -11,12 +11,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 GCUSHARE = ("-e", json.dumps({"accelkit_dialects": ["gcushare"]}))
 
 
-def test_pods_that_waited_for_the_installation_are_placed_by_the_extender(installed):
+def test_pods_waiting_for_installation_are_placed_by_extender(installed):
     installed.waited.check()
 
 
 @pytest.mark.long
-async def test_pods_that_wait_for_a_change_of_dialect_are_placed_by_the_extender():
+async def test_pods_waiting_for_dialect_change_are_placed_by_extender():
     with Sandbox() as sandbox:
         native = WaitingWorkloads(sandbox, {"native": (6, {"accelkit.io/memory": "10"}, 6)})
         others = WaitingWorkloads(

@@ -58,7 +58,7 @@ REFUSED = {
 }
 
 
-async def test_the_extender_may_write_one_annotation_on_a_node_and_nothing_else(installed, tmp_path):
+async def test_extender_writes_only_one_annotation_on_node(installed, tmp_path):
     path = f"{NODES}/node-1"
 
     def stable(node):
@@ -152,9 +152,7 @@ async def refuse(world, pod):
 
 
 @pytest.mark.extended
-async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
-    control_plane, tmp_path, record_property
-):
+async def test_pod_that_fits_recovered_card_is_bound_among_many_waiting_pods(control_plane, tmp_path, record_property):
     arguments = ("--kubeconfig", str(control_plane.kubeconfig), "--dialect", "native", "--dialect", "aliyun", "--wake")
     async with world_of(control_plane.kubeconfig) as world:
         with Process(tmp_path, *arguments) as process:
@@ -206,7 +204,7 @@ async def test_a_pod_that_fits_returned_cards_is_bound_though_hundreds_wait_too(
                     assert await written(extender) - woken <= elapsed / 2 + 2
 
 
-async def test_nothing_is_written_where_no_pod_waits(control_plane, tmp_path):
+async def test_no_annotation_is_written_without_waiting_pod(control_plane, tmp_path):
     arguments = ("--kubeconfig", str(control_plane.kubeconfig), "--wake")
     async with world_of(control_plane.kubeconfig) as world:
         with Process(tmp_path, *arguments) as process:

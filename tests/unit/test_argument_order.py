@@ -7,7 +7,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("arguments", list(permutations(["tests/folder/one", "tests/test_top.py", "tests/folder/two"])))
-def test_fixtures_of_a_folder_are_found_in_any_order_of_the_arguments(pytester, monkeypatch, arguments):
+def test_folder_fixtures_are_found_in_any_argument_order(pytester, monkeypatch, arguments):
     pytester.makeini("[pytest]\naddopts = -p support.argument_order\n")
     uses = "def test_it(given): pass\n"
     for name, text in {

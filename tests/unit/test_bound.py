@@ -43,12 +43,12 @@ def bound_cards(monkeypatch):
         ([share(500, models=("T4", "V100"))] * 20, 6.0),
     ],
 )
-def test_no_more_is_possible_than_what_fits(bound_cards, arrivals, most):
+def test_bound_equals_optimal_allocation_on_small_clusters(bound_cards, arrivals, most):
     assert bound_cards(NODES, arrivals) == pytest.approx(most, abs=0.02)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_replay_exceeds_it(bound_cards, seed):
+def test_replay_does_not_exceed_bound(bound_cards, seed):
     random = Random(seed)  # noqa: S311 - the same on every run
     nodes = [TraceNode(f"n{number}", 32000, 9000, random.choice((1, 2, 8)), "T4") for number in range(20)]
     tasks = [share(random.choice((130, 270, 460, 810, 1000)), cpu=random.randrange(9000)) for _ in range(60)]

@@ -34,7 +34,7 @@ def node(name, caches):
     return CacheNode(ReportMeta(name=name), NodeStatus(caches=reports))
 
 
-def test_a_cache_is_delivered_where_it_and_all_nodes_say_so(load):
+def test_cache_is_delivered_when_cache_and_all_nodes_are_ready(load):
     watch = load("delivery_watch")
 
     def find(cache, reports):
@@ -49,7 +49,7 @@ def test_a_cache_is_delivered_where_it_and_all_nodes_say_so(load):
     assert find(cache("c", READY), [there[0], node("two", {"c": NOT_YET})]) == (0, set())
 
 
-def test_a_former_digest_on_a_node_does_not_count(load):
+def test_former_digest_on_node_does_not_count_as_delivered(load):
     there = [node(name, {"c": READY}) for name in NODES]
     assert load("delivery_watch").find_on_nodes([cache("c", READY, digest="sha256:b")], there, NODES) == []
 
@@ -61,7 +61,7 @@ def cluster(load):
     return watch, api, watch.Cluster(api, NODES)
 
 
-async def test_caches_are_created_with_their_images_and_waited_for(cluster):
+async def test_deliver_creates_caches_and_waits_until_ready(cluster):
     watch, api, measured = cluster
     status = {"resolvedDigest": "sha256:a", "conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}]}
     for name in NODES:
@@ -82,14 +82,14 @@ async def test_caches_are_created_with_their_images_and_waited_for(cluster):
     assert f"{watch.CACHES}/c" not in api.objects
 
 
-async def test_one_that_never_comes_is_named(cluster, monkeypatch):
+async def test_deliver_reports_cache_that_does_not_become_ready(cluster, monkeypatch):
     watch, _, measured = cluster
     monkeypatch.setattr(watch, "DEADLINE_SECONDS", 0.1)
     with pytest.raises(SystemExit, match="1 caches are not ready: late"):
         await measured.deliver({"late": "image"})
 
 
-async def test_the_cluster_is_left_as_it_was(cluster):
+async def test_clean_restores_initial_cluster_state(cluster):
     watch, api, measured = cluster
     before = {*api.objects}
     await measured.prepare("registry/bench/**", "a key")
@@ -101,7 +101,7 @@ async def test_the_cluster_is_left_as_it_was(cluster):
     assert {path for path in api.objects if "configmaps" not in path} == before
 
 
-async def test_a_job_ends_with_its_last_pod(cluster, load):
+async def test_run_job_waits_for_last_pod_and_deletes_job(cluster, load):
     watch, api, measured = cluster
     job = load("delivery_job").build_job("theirs", "image", NODES)
 
@@ -114,7 +114,7 @@ async def test_a_job_ends_with_its_last_pod(cluster, load):
     assert api.objects == {}
 
 
-def test_the_ratio_is_of_medians_of_one_run(load):
+def test_compare_seconds_returns_ratio_of_medians(load):
     held = [load("delivery_watch").Delivered(*each) for each in ((0.5, 5.5), (1.5, 6.5), (0.4, 5.4))]
     compared = load("cache_delivery").compare_seconds([2.0, 3.0, 9.0], [8.0, 6.0, 7.0], held)
     assert (compared["ours_s"], compared["job_s"]) == (3.0, 7.0)
@@ -123,7 +123,7 @@ def test_the_ratio_is_of_medians_of_one_run(load):
     assert compared["held_digest_whole_cache_s"] == 5.5
 
 
-def test_agents_are_found_by_their_command_alone(load, monkeypatch):
+def test_cache_agents_are_found_by_their_command_only(load, monkeypatch):
     watch = load("delivery_watch")
 
     def run_here(*command, stdin):

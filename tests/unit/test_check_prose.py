@@ -155,7 +155,7 @@ def test_problem_of_ansible_names_line_of_its_text():
 
 
 @pytest.mark.parametrize("text", ["nobody", "nobody=>user", "(nobody => user"])
-def test_wrong_line_of_phrases_is_refused(text):
+def test_invalid_line_of_phrase_list_is_rejected(text):
     with pytest.raises(ValueError, match="cannot read the banned phrase"):
         read_phrases(text)
 

@@ -33,5 +33,5 @@ SHIPPED = ("README.md", "docs/how-to/testing.md", "playbooks/site.yml", "site.ym
         (". .venv/bin/activate && cp -r inventories/sample inventories/mine", ["inventories/sample"]),
     ],
 )
-def test_what_a_readme_names_and_a_tarball_lacks_is_found(readme, absent):
+def test_paths_in_readme_that_are_not_shipped_are_reported(readme, absent):
     assert find_unshipped(readme, TRACKED, SHIPPED) == absent

@@ -21,7 +21,7 @@ def test_readme_is_short():
     assert len(README.splitlines()) <= MAX_LINES
 
 
-def test_readme_has_the_commands_of_a_new_user():
+def test_readme_contains_commands_for_new_users():
     assert {name for name in SIX_COMMANDS if name not in README} == set()
 
 
@@ -33,7 +33,7 @@ def test_each_folder_has_an_index_of_its_pages(folder):
     assert f"({folder}/README.md)" in INDEX
 
 
-def test_a_page_lies_in_the_folder_of_its_purpose():
+def test_each_page_is_in_a_folder_by_purpose():
     assert [path.name for path in (ROOT / "docs").glob("*.md")] == ["index.md"]
 
 

@@ -132,18 +132,18 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_documented_command_names_what_is_there(words):
+def test_documented_command_names_existing_files_and_options(words):
     program, *rest = words
     if program not in FOREIGN:
         CHECKS[program](rest)
 
 
-def test_every_program_of_ours_is_documented():
+def test_each_project_program_is_documented():
     assert {words[0] for words in COMMANDS} >= CHECKS.keys()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_within_the_documents_lead_somewhere(document):
+def test_relative_links_in_documents_are_valid(document):
     """Also to a heading."""
     for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", (ROOT / document).read_text()):
         file, _, heading = target.partition("#")

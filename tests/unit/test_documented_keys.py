@@ -15,7 +15,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_key_is_on_the_page(name):
+def test_each_key_is_on_reference_page(name):
     value = OURS[name]
     assert f"`{value}" in PAGE or f"`/{value.removeprefix(keys.CACHE_KEY_PREFIX)}`" in PAGE
 

@@ -35,7 +35,7 @@ def made(tmp_path, monkeypatch):
     return importlib.import_module("example_caches").find_caches(tmp_path)
 
 
-def test_without_caches_of_others_small_ones_of_the_same_targets_are_made(made):
+def test_small_caches_are_generated_without_given_caches(made):
     assert [cache.real for cache in made] == [False] * 3
     read = {cache.name: read_cache(cache.path, cpu_architecture="amd64") for cache in made}
     assert {name: cache.format for name, cache in read.items()} == {
@@ -50,7 +50,7 @@ def test_without_caches_of_others_small_ones_of_the_same_targets_are_made(made):
     }
 
 
-def test_caches_of_others_are_taken_where_they_are(tmp_path, monkeypatch):
+def test_existing_given_caches_are_used(tmp_path, monkeypatch):
     monkeypatch.setenv("ACCELKIT_VECTORS", str(tmp_path / "given"))
     (tmp_path / "given" / "caches" / "vector-add-cache").mkdir(parents=True)
     found = importlib.import_module("example_caches").find_caches(tmp_path / "work")
@@ -61,7 +61,7 @@ def test_caches_of_others_are_taken_where_they_are(tmp_path, monkeypatch):
     }
 
 
-def test_every_image_of_every_example_is_one_that_is_made(images, made):
+def test_each_example_image_is_provided(images, made):
     tags = {f"{cache.name}{end}" for cache in made for end in ("", "-v2")}
     wanted = set()
     for example in ALL_EXAMPLES:
@@ -77,7 +77,7 @@ def test_every_image_of_every_example_is_one_that_is_made(images, made):
     }
 
 
-def test_the_policy_covers_the_examples_caches_and_no_other_image(images, tmp_path):
+def test_signer_policy_covers_only_example_caches(images, tmp_path):
     public = ec.generate_private_key(ec.SECP256R1()).public_key()
     pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     (tmp_path / "cosign.pub").write_bytes(pem)
@@ -90,7 +90,7 @@ def test_the_policy_covers_the_examples_caches_and_no_other_image(images, tmp_pa
         assert bool(policies.select(parse_reference(image), None)) is covered, image
 
 
-def test_the_workloads_root_has_what_they_run_and_is_the_same_each_time(tmp_path):
+def test_workload_layer_contains_required_programs_and_is_reproducible(tmp_path):
     module = importlib.import_module("workload_image")
     busybox = tmp_path / "busybox"
     busybox.write_text("#!/bin/sh\necho busybox\necho chmod\necho chown\necho sh\necho sleep\n")
@@ -106,7 +106,7 @@ def test_the_workloads_root_has_what_they_run_and_is_the_same_each_time(tmp_path
     assert members["tmp"].mode == 0o1777
 
 
-def test_a_busybox_with_libraries_is_none(tmp_path, monkeypatch):
+def test_dynamically_linked_busybox_is_rejected(tmp_path, monkeypatch):
     module = importlib.import_module("workload_image")
     (tmp_path / "busybox").write_bytes(b"\x7fELF\0/lib64/ld-linux-x86-64.so.2\0")
     (tmp_path / "busybox").chmod(0o755)
@@ -115,14 +115,14 @@ def test_a_busybox_with_libraries_is_none(tmp_path, monkeypatch):
         module.find_busybox()
 
 
-def test_nodes_reach_a_registry_of_this_machine_by_their_gateway(images, monkeypatch):
+def test_nodes_reach_local_registry_by_gateway_address(images, monkeypatch):
     monkeypatch.setattr(images, "run_on", lambda *_: "default via 172.18.0.1 dev eth0\n")
     assert images.reach_from_nodes("localhost:5001", ["kind-worker"]) == "172.18.0.1:5001"
     assert images.reach_from_nodes("registry.example:5000", ["kind-worker"]) == "registry.example:5000"
     assert images.reach_from_nodes("localhost:5001", []) == "localhost:5001"
 
 
-def test_hosts_lead_to_one_registry_alone(images, monkeypatch):
+def test_containerd_hosts_file_redirects_to_one_registry(images, monkeypatch):
     scripts = {}
     monkeypatch.setattr(images, "run_on", lambda node, script: scripts.update({node: script}))
     images.write_hosts("kind-worker", "http://172.18.0.1:5001")

@@ -79,7 +79,7 @@ assert measures.find_measure_files(None).power_watts
 @pytest.mark.parametrize(
     "script", [RECORD, SCAN, CARDS, MEASURES], ids=["record of a cache", "scan", "cards", "measures"]
 )
-def test_documents_are_read_for_the_first_time_in_several_threads(script, tmp_path):
+def test_first_decoding_in_several_threads_does_not_crash(script, tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(IN_THREADS + script), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

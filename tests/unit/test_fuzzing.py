@@ -16,19 +16,19 @@ SEED, ROUNDS = 21, 5
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_hostile_objects_break_nothing_and_leave_nothing(subject):
+def test_hostile_objects_cause_no_errors_and_no_leftovers(subject):
     tally, findings = run_rounds(subject, SEED, range(ROUNDS))
     assert not findings.by_kind, "\n".join(text for *_, text in findings.by_kind.values())
     assert tally.objects >= ROUNDS * OBJECTS_PER_ROUND
 
 
-def test_much_of_what_is_generated_is_read_placed_and_bound():
+def test_most_generated_objects_are_readable_and_bindable():
     tally, _ = run_rounds("cluster/native", SEED, range(ROUNDS))
     assert tally.counts["unreadable"] < tally.objects / 10
     assert tally.counts["bind refused"] < 0.8 * tally.counts["bind"]
 
 
-def test_the_same_seed_makes_the_same_objects():
+def test_same_seed_generates_same_objects():
     assert run_rounds("kubelet/native", 1, [3])[0].counts == run_rounds("kubelet/native", 1, [3])[0].counts
     assert run_rounds("kubelet/native", 1, [3])[0].counts != run_rounds("kubelet/native", 2, [3])[0].counts
 
@@ -37,32 +37,32 @@ def kinds(subject):
     return set(run_rounds(subject, SEED, range(ROUNDS))[1].by_kind)
 
 
-def test_an_exception_is_found_with_its_place(monkeypatch):
+def test_exception_is_reported_with_its_location(monkeypatch):
     monkeypatch.setattr(CardPod, "read_request", lambda *_: 1 // 0)
     assert any("ZeroDivisionError in accelkit/" in kind for kind in kinds("cluster/gas"))
 
 
-def test_a_pod_that_is_not_discarded_is_found(monkeypatch):
+def test_deleted_pod_that_still_holds_cards_is_reported(monkeypatch):
     monkeypatch.setattr(LedgerFeed, "_remove_pod", lambda *_: None)
     assert "a pod that was deleted still holds cards" in kinds("cluster/native")
 
 
-def test_a_pod_that_is_not_charged_is_found(monkeypatch):
+def test_bound_pod_without_charge_is_reported(monkeypatch):
     monkeypatch.setattr(Ledger, "confirm_unassigned", lambda *_: None)
     assert "a bound pod that asks for cards is not charged" in kinds("cluster/native")
 
 
-def test_a_wrong_sum_is_found(monkeypatch):
+def test_wrong_sum_of_card_usage_is_reported(monkeypatch):
     monkeypatch.setattr(NodeEntry, "charge", lambda *_: None)
     assert "what is used of a card is not what pods are charged" in kinds("cluster/native")
 
 
-def test_devices_that_cannot_be_given_are_found(monkeypatch):
+def test_invalid_preferred_devices_are_reported(monkeypatch):
     monkeypatch.setattr(DevicePlugin, "_prefer", lambda *_: ["GPU-0::0", "nobody's"])
     assert "devices are preferred that cannot be given" in kinds("kubelet/native")
 
 
-def test_what_is_left_is_found_wherever_it_is():
+def test_leftovers_are_found_in_nested_objects():
     ledger = Ledger(unit_bytes=1)
     feed = LedgerFeed(ledger, load_dialects(["native"]))
     feed.created["gone"] = ""

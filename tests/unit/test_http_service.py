@@ -9,7 +9,7 @@ from http_service import ServedApi
 
 @pytest.mark.parametrize("turns", range(5))
 @pytest.mark.filterwarnings("always::ResourceWarning")
-def test_a_connection_that_is_left_before_it_is_accepted_is_closed(tmp_path, recwarn, turns):
+def test_connection_closed_before_accept_is_released(tmp_path, recwarn, turns):
     async def leave():
         async with ServedApi().served(tmp_path) as kubeconfig:
             port = int(re.search(r"127\.0\.0\.1:(\d+)", kubeconfig.read_text())[1])

@@ -43,7 +43,7 @@ class Cluster:
         self.played.append((playbook, settings))
 
 
-def test_caches_that_no_framework_wrote_end_it_unless_they_are_allowed(matrix, tmp_path, monkeypatch):
+def test_generated_caches_are_rejected_unless_allowed(matrix, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "private_registry", lambda *_: pytest.fail("it went on"))
     with pytest.raises(matrix.KindError, match="ACCELKIT_VECTORS"):
         matrix.go_through(Cluster(tmp_path, ["vllm-cache"]), [], allow_made=False)
@@ -51,7 +51,7 @@ def test_caches_that_no_framework_wrote_end_it_unless_they_are_allowed(matrix, t
         matrix.go_through(Cluster(tmp_path, ["vllm-cache"]), [], allow_made=True)
 
 
-def test_the_key_may_sign_for_the_examples_and_the_registry_with_a_log_in(matrix, tmp_path):
+def test_signing_key_is_valid_for_examples_and_private_registry(matrix, tmp_path):
     module = importlib.import_module("private_registry")
     registry = module.PrivateRegistry("127.0.0.1:2", tmp_path)
     settings = matrix.build_settings(Cluster(tmp_path, []).images, registry)
@@ -61,7 +61,7 @@ def test_the_key_may_sign_for_the_examples_and_the_registry_with_a_log_in(matrix
     assert settings["kernel_cache_pull_secret_namespaces"] == [matrix.PRIVATE]
 
 
-def test_what_a_pod_looks_up_are_the_paths_that_files_name(tmp_path):
+def test_look_up_lists_paths_named_in_cache_files(tmp_path):
     look_up = importlib.import_module("matrix_cluster").LOOK_UP
     importlib.import_module("example_caches").write_vllm(tmp_path / "cache")
     index = next((tmp_path / "cache").rglob("vllm_compile_cache.py"))

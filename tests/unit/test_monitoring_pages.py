@@ -33,13 +33,13 @@ def list_metrics(expression):
     return {re.sub(r"_(bucket|sum|count)$", "", name) for name in NAME.findall(expression)}
 
 
-def test_the_table_of_metrics_is_what_the_services_show():
+def test_metrics_table_matches_metrics_of_services():
     rows = [line for line in METRICS.splitlines() if line.startswith(("| `accelkit_", "| `accelerator_"))]
     of_vendors = [line for line in rows if "DCGM" in line]
     assert [line for line in rows if line not in of_vendors] == list_rows()
 
 
-def test_no_metric_of_the_sources_is_discarded():
+def test_each_metric_in_sources_is_exported():
     shown = {metric.name.removesuffix("_total") for _, metric in list_exported()}
     of_pods = {name for name in shown if name.startswith("accelerator_pod_")}
     # Those of pods are made of those of cards.
@@ -47,7 +47,7 @@ def test_no_metric_of_the_sources_is_discarded():
     assert {name.replace("_pod_", "_") for name in of_pods} < shown
 
 
-def test_names_say_their_units():
+def test_metric_names_end_with_their_units():
     units = (
         "_bytes",
         "_celsius",
@@ -67,7 +67,7 @@ def test_names_say_their_units():
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=[f"{rule['alert']} {rule['labels']['severity']}" for rule in ALERTS])
-def test_each_alert_has_its_runbook_and_asks_for_metrics_that_there_are(rule):
+def test_each_alert_has_runbook_and_uses_documented_metrics(rule):
     name = rule["alert"]
     assert f"\n## {name}\n" in RUNBOOKS
     assert rule["annotations"]["runbook_url"] == f"https://accelkit.io/docs/runbooks#{name.lower()}"
@@ -77,12 +77,12 @@ def test_each_alert_has_its_runbook_and_asks_for_metrics_that_there_are(rule):
     assert list_metrics(rule["expr"]) - DOCUMENTED == set()
 
 
-def test_no_runbook_is_for_an_alert_that_is_gone():
+def test_each_runbook_belongs_to_an_alert():
     assert set(re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)) == {rule["alert"] for rule in ALERTS}
     assert all(f"`{name}`" in METRICS for name in RECORDED)
 
 
-def test_an_answer_is_slow_at_half_of_what_kube_scheduler_waits():
+def test_slow_extender_alert_fires_at_half_of_scheduler_timeout():
     (slow,) = (rule for rule in ALERTS if rule["alert"] == "AccelkitExtenderSlow")
     waits = ExtenderEntry.__dataclass_fields__["http_timeout"].default
     assert f"> {int(waits.removesuffix('s')) // 2}" in slow["expr"]
@@ -90,12 +90,12 @@ def test_an_answer_is_slow_at_half_of_what_kube_scheduler_waits():
 
 
 @pytest.mark.parametrize("query", list_queries(), ids=str)
-def test_each_panel_asks_for_metrics_that_there_are(query):
+def test_each_panel_uses_documented_metrics(query):
     assert list_metrics(query.expression)
     assert list_metrics(query.expression) - DOCUMENTED == set()
 
 
-def test_dashboards_are_what_the_script_makes(tmp_path):
+def test_dashboards_match_output_of_script(tmp_path):
     if importlib.util.find_spec("grafana_foundation_sdk") is None:
         pytest.skip("grafana-foundation-sdk is not installed")
     made = subprocess.run(
@@ -115,20 +115,20 @@ def run_promtool(*arguments, folder):
 
 
 @needs_promtool
-def test_alerts_fire_when_they_should_and_not_before(tmp_path):
+def test_alerts_fire_under_expected_conditions(tmp_path):
     shutil.copy(FILES / "rules.yml", tmp_path)
     shutil.copy(ROOT / "tests/unit/roles/monitoring_rules/alerts.yml", tmp_path)
     run_promtool("check", "rules", "rules.yml", folder=tmp_path)
     run_promtool("test", "rules", "alerts.yml", folder=tmp_path)
 
 
-def test_each_alert_is_tried():
+def test_each_alert_has_promtool_test():
     tried = (ROOT / "tests/unit/roles/monitoring_rules/alerts.yml").read_text()
     assert set(re.findall(r"alertname: (\w+)", tried)) == {rule["alert"] for rule in ALERTS}
 
 
 @needs_promtool
-def test_prometheus_reads_each_query(tmp_path):
+def test_promtool_parses_each_panel_query(tmp_path):
     rules = [{"record": f"panel:{number}", "expr": query.expression} for number, query in enumerate(list_queries())]
     (tmp_path / "panels.yml").write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
     run_promtool("check", "rules", "panels.yml", folder=tmp_path)

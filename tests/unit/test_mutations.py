@@ -29,7 +29,7 @@ def changes(source):
         ("def f():\n    return False", [(2, "False", "(True)")]),
     ],
 )
-def test_a_line_is_changed_as_a_slip_would_change_it(source, expected):
+def test_find_mutants_returns_expected_changes(source, expected):
     assert changes(source) == expected
 
 
@@ -48,12 +48,12 @@ def test_a_line_is_changed_as_a_slip_would_change_it(source, expected):
         "ask(help='Waits long.', timeout=3)",
     ],
 )
-def test_what_no_test_should_fix_is_left_alone(source):
+def test_find_mutants_skips_texts_and_tuning_constants(source):
     # A whole statement may still be dropped.
     assert [each for each in changes(source) if each[2] != "pass"] == []
 
 
-def test_every_mutant_of_a_real_file_is_python_and_differs():
+def test_each_mutant_of_real_file_is_valid_and_different():
     path = Path(__file__).parents[2] / "src/accelkit/errors.py"
     source = path.read_bytes()
     mutants = find_mutants(path, source)

@@ -18,7 +18,7 @@ PLAIN = {"Resolved", "Verified", "Compatible", "Extracted", "Ready"}
 
 
 @pytest.mark.parametrize(("page", "least"), [(ENABLEMENT, 20), (DEFECTS, 50)], ids=["enablement", "defects"])
-def test_the_tests_that_hold_what_a_page_promises_are_there(page, least):
+def test_tests_named_on_pages_exist(page, least):
     files = list((ROOT / "tests").rglob("test_*.py"))
     there = {name for each in files for name in re.findall(r"def (test_\w+)\(", each.read_text())}
     named = set(re.findall(r"`(test_\w+(?:\.py)?)`", page))
@@ -26,13 +26,13 @@ def test_the_tests_that_hold_what_a_page_promises_are_there(page, least):
     assert named - there - {each.name for each in files} == set()
 
 
-def test_each_promise_of_the_enablement_has_a_test_or_says_that_it_has_none():
+def test_each_enablement_promise_names_test_or_is_marked_open():
     rows = re.findall(r"^\| (.+?) \| (.+?) \|$", ENABLEMENT, re.MULTILINE)[2:]
     assert len(rows) > 15
     assert [promise for promise, test in rows if "`" not in test and "open" not in test] == []
 
 
-def test_every_condition_every_reason_and_every_field_of_the_caches_is_explained():
+def test_all_cache_conditions_reasons_and_fields_are_documented():
     rows = {
         each for line in API.splitlines() if line.startswith("|") for each in re.findall(r"\w+", line.split("|")[1])
     }

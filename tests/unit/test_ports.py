@@ -9,7 +9,7 @@ import ports
 CHOOSE = "import itertools, ports; ports._offsets = itertools.count(7); print(ports.free_port(), flush=True); input()"
 
 
-def test_a_port_is_given_to_one_process_alone_before_anything_listens_on_it(monkeypatch):
+def test_free_port_is_reserved_for_one_process(monkeypatch):
     monkeypatch.setattr(ports, "_offsets", itertools.count(7))
     environ = {**os.environ, "PYTHONPATH": str(Path(ports.__file__).parent)}
     pipe = subprocess.PIPE

@@ -30,7 +30,7 @@ RESULTS = [
 ENTRY = '[[tests]]\nid = "tests/unit/test_x.py::test_y"\nsince = 2026-01-02\nreason = "a race"\n'
 
 
-def test_the_list_of_this_repository_names_tests_that_exist():
+def test_quarantined_tests_of_repository_exist():
     entries = read_entries()
     assert len({entry.id for entry in entries}) == len(entries)
     for entry in entries:
@@ -51,7 +51,7 @@ def test_the_list_of_this_repository_names_tests_that_exist():
         (ENTRY + "retries = 3\n", "nothing else"),
     ],
 )
-def test_a_list_that_is_too_long_or_incomplete_is_refused(tmp_path, text, sentence):
+def test_too_long_or_incomplete_quarantine_list_is_rejected(tmp_path, text, sentence):
     (tmp_path / "quarantine.toml").write_text(text)
     with pytest.raises(ValueError, match=sentence):
         read_entries(tmp_path / "quarantine.toml")
@@ -75,7 +75,7 @@ def run(pytester, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1", "--dist", "loadgroup")])
-def test_a_listed_test_may_fail_and_its_result_is_printed(run, options):
+def test_quarantined_test_may_fail_and_its_result_is_printed(run, options):
     result, found = run(*options)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*quarantined tests*", *RESULTS], consecutive=True)
@@ -83,7 +83,7 @@ def test_a_listed_test_may_fail_and_its_result_is_printed(run, options):
     assert found["counts"] == {"expected to fail": 2, "passed": 1}
 
 
-def test_a_test_that_is_not_listed_fails_the_run(run, pytester):
+def test_outside_quarantine_fails_run(run, pytester):
     pytester.makepyfile(test_more="def test_other(): assert False\n")
     result, found = run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -22,12 +22,12 @@ def render_readme(**variables):
 
 
 @pytest.mark.parametrize("image", [{}, {"images_file": "/x/accelkit-1.tar.gz"}])
-def test_the_release_is_installed_by_the_commands_of_its_readme(image):
+def test_readme_of_bundle_lists_installation_commands(image):
     commands = read_commands(render_readme(**image))
     assert [each.split()[0] for each in commands] == ["sha256sum", "python3", "venv/bin/pip", "venv/bin/ansible-galaxy"]
 
 
-def test_a_file_that_changes_after_the_checksums_were_written_is_found(tmp_path):
+def test_file_changed_after_checksums_is_detected(tmp_path):
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "a.whl").write_text("a")
     write_checksums(tmp_path, ("b.json", "{}"))
@@ -38,7 +38,7 @@ def test_a_file_that_changes_after_the_checksums_were_written_is_found(tmp_path)
         run("sha256sum", "--check", "--quiet", CHECKSUMS, cwd=tmp_path)
 
 
-def test_the_image_has_the_versions_that_the_controller_is_tested_with():
+def test_image_lock_has_versions_of_controller_lock():
     controller = set(PIN.findall((ROOT / "requirements.lock").read_text()))
     image = PIN.findall(LOCK_OF_IMAGE.read_text())
     assert set(image) <= controller

@@ -12,7 +12,7 @@ def test_one(number{fixture}): pass
 """
 
 
-def test_a_file_and_all_that_use_the_installed_sandbox_run_in_one_process(pytester, monkeypatch):
+def test_tests_that_share_sandbox_run_in_one_process(pytester, monkeypatch):
     pytester.makeini("[pytest]\nmarkers = integration\n")
     pytester.makeconftest("import pytest\n@pytest.fixture(scope='session')\ndef installed(): pass\n")
     shared = BODY.format(fixture=", installed")

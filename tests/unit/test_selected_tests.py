@@ -47,17 +47,17 @@ def graph():
         ("tests/unit/test_x.py", []),
     ],
 )
-def test_a_change_selects_the_tests_that_cover_it(graph, path, selected):
+def test_changed_file_selects_tests_that_cover_file(graph, path, selected):
     assert select([path], [AGENT, SITE, SPEED], graph) == selected
 
 
 @pytest.mark.parametrize("path", ["pyproject.toml", "Makefile", ".ci/run", "tests/conftest.py", "setup.cfg"])
-def test_what_has_no_rule_selects_all(graph, path):
+def test_change_of_file_without_rule_selects_all_tests(graph, path):
     with pytest.raises(UnknownSelectionError, match=path):
         select(["docs/x.md", path], [AGENT, SITE], graph)
 
 
-def test_a_commit_of_another_history_selects_all():
+def test_base_commit_outside_history_selects_all_tests():
     with pytest.raises(UnknownSelectionError, match="0000000 is not a commit before this one"):
         list_changed("0000000")
 
@@ -79,7 +79,7 @@ def repository(tmp_path, monkeypatch):
     return tmp_path / "one", git
 
 
-def test_the_base_is_where_a_branch_left_main(repository):
+def test_base_is_merge_base_of_branch_with_main(repository):
     folder, git = repository
     first = git("rev-parse", "HEAD")
     git("switch", "--quiet", "--create", "change")
@@ -87,7 +87,7 @@ def test_the_base_is_where_a_branch_left_main(repository):
     assert find_base(folder) == first
 
 
-def test_the_base_is_where_a_clone_left_the_main_branch_of_its_origin(repository):
+def test_base_in_clone_is_merge_base_with_main_of_origin(repository):
     folder, git = repository
     clone = folder.with_name("two")
     git("clone", "--quiet", str(folder), str(clone))
@@ -95,7 +95,7 @@ def test_the_base_is_where_a_clone_left_the_main_branch_of_its_origin(repository
     assert find_base(clone) == git("rev-parse", "HEAD")
 
 
-def test_on_the_main_branch_the_base_is_unknown_unless_it_is_given(repository, monkeypatch, capsys):
+def test_base_on_main_branch_is_unknown_unless_given(repository, monkeypatch, capsys):
     folder, git = repository
     git("commit", "--quiet", "--allow-empty", "--message", "second")
     with pytest.raises(UnknownSelectionError, match="set CI_MERGE_BASE or SINCE to a commit"):
@@ -104,7 +104,7 @@ def test_on_the_main_branch_the_base_is_unknown_unless_it_is_given(repository, m
     assert find_base(folder) == "HEAD~1"
 
 
-def test_committed_uncommitted_and_untracked_changes_count(repository):
+def test_committed_uncommitted_and_untracked_changes_are_listed(repository):
     folder, git = repository
     (folder / "old").touch()
     (folder / "gone").touch()
@@ -119,7 +119,7 @@ def test_committed_uncommitted_and_untracked_changes_count(repository):
     assert sorted(list_changed("HEAD~1", folder)) == ["committed", "gone", "old", "untracked"]
 
 
-def test_an_unknown_base_prints_all(monkeypatch, capsys):
+def test_unknown_base_selects_all_tests(monkeypatch, capsys):
     monkeypatch.setattr(select_tests, "MAIN_BRANCHES", ())
     monkeypatch.delenv("CI_MERGE_BASE", raising=False)
     monkeypatch.setattr(sys, "argv", ["select_tests.py"])
@@ -127,7 +127,7 @@ def test_an_unknown_base_prints_all(monkeypatch, capsys):
     assert capsys.readouterr().out == "all\n"
 
 
-def test_tests_of_this_repository_are_read_with_their_helpers_commands_and_playbooks():
+def test_tests_are_read_with_helpers_commands_and_playbooks():
     found = {Path(each.path).stem: each for each in read_tests()}
     watches = found["test_extender_watches"]
     assert {"tests/integration/extender_process.py", "tests/support/waiting.py"} <= watches.files

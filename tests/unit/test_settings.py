@@ -31,7 +31,7 @@ def files(*folders):
     return [path for path in found if path not in RULES]
 
 
-def test_what_the_playbooks_read_is_specified():
+def test_each_setting_in_playbooks_is_specified():
     assert names_in(*files(*FOLDERS)) - SETTINGS.keys() == set()
 
 
@@ -42,7 +42,7 @@ def test_each_setting_is_read_and_documented(name):
     assert name in names_in(*(ROOT / "docs").glob("*/*.md"), *(ROOT / "playbooks").glob("*.yml"))
 
 
-def test_choices_are_those_that_there_are():
+def test_choices_of_settings_match_dialects_and_policies():
     assert sorted(FILE["__accelkit_own_dialects"]) == sorted(list_own_dialect_names())
     assert sorted(FILE["__accelkit_own_policies"]) == sorted(Policy)
 
@@ -53,7 +53,7 @@ def plays():
             yield path.name, play
 
 
-def test_no_play_outranks_a_role_variable_or_a_setting_of_the_inventory():
+def test_plays_do_not_override_role_variables_or_settings():
     of_roles = {name for role in (ROOT / "roles").iterdir() for name in read_yaml(role / "defaults/main.yml")}
     outranked = [
         (file, name)

@@ -24,31 +24,31 @@ def session(pytester, monkeypatch):
     return run
 
 
-def test_a_skip_that_nobody_explained_fails_where_ci_runs(session):
+def test_unexplained_skip_fails_run_in_ci(session):
     result = session("no moon tonight", ci="true")
     result.stdout.fnmatch_lines(["*1  no moon tonight (NOT EXPLAINED)", "CI is set, so this run fails*"])
     assert result.ret == UNEXPLAINED_STATUS
 
 
-def test_a_failed_test_does_not_hide_a_skip_that_nobody_explained(pytester, session):
+def test_unexplained_skip_is_reported_despite_failed_test(pytester, session):
     pytester.makepyfile(test_more="def test_three(): assert False\n")
     assert session("no moon tonight", ci="true").ret == UNEXPLAINED_STATUS
 
 
-def test_a_skip_that_is_explained_passes_where_ci_runs(session):
+def test_explained_skip_passes_in_ci(session):
     result = session("no NVIDIA card here: it does not load", ci="true")
     result.stdout.fnmatch_lines(["*1  no NVIDIA card here: it does not load (hardware*"])
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_a_skip_is_counted_and_harmless_elsewhere(session):
+def test_unexplained_skip_passes_outside_ci(session):
     result = session("no moon tonight", ci="")
     result.stdout.fnmatch_lines(["*1  no moon tonight (NOT EXPLAINED)"])
     result.stdout.no_fnmatch_line("CI is set*")
     assert result.ret == pytest.ExitCode.OK
 
 
-def test_each_skip_of_several_processes_counts_once(pytester, session):
+def test_skips_of_several_processes_are_counted_once(pytester, session):
     pytester.makepyfile(test_more="import pytest\npytest.skip('no sun', allow_module_level=True)\n")
     result = session("no moon tonight", ci="true", processes=2)
     result.stdout.fnmatch_lines_random(["*1  no sun (NOT EXPLAINED)", "*1  no moon tonight (NOT EXPLAINED)"])

@@ -13,7 +13,7 @@ def list_files(folder):
     ).stdout
 
 
-def test_a_checkpoint_that_a_killed_kubelet_left_half_written_is_no_difference(tmp_path):
+def test_temporary_kubelet_checkpoint_is_not_a_difference(tmp_path):
     folder = tmp_path / "device-plugins"
     folder.mkdir()
     (folder / "kubelet.sock").write_text("")
@@ -23,7 +23,7 @@ def test_a_checkpoint_that_a_killed_kubelet_left_half_written_is_no_difference(t
     assert list_files(tmp_path) == before
 
 
-def test_a_socket_or_a_hidden_file_of_ours_is_a_difference(tmp_path):
+def test_other_hidden_file_is_a_difference(tmp_path):
     folder = tmp_path / "device-plugins"
     folder.mkdir()
     before = list_files(tmp_path)

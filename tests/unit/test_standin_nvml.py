@@ -49,7 +49,7 @@ def get_limits(bdf, cgroup):
     return Limits(limits.softLimit, limits.hardLimit)
 
 
-def test_a_card_is_what_the_state_says(cards, tmp_path):
+def test_card_has_properties_of_state_file(cards, tmp_path):
     with nvml_session(tmp_path) as (nvml, library):
         assert library.state is LibraryState.WORKS
         first = nvml.find_card("00000000:3B:00.0")
@@ -57,13 +57,13 @@ def test_a_card_is_what_the_state_says(cards, tmp_path):
     assert first == NvmlCard(cards.cards[0].uuid, "NVIDIA H200", 0, 141 * GIB, GIB, linked={SECOND: 1}, switched=True)
 
 
-def test_without_its_state_there_is_a_library_and_no_driver(cards, tmp_path):
+def test_library_without_state_file_reports_no_driver(cards, tmp_path):
     cards.path.unlink()
     with nvml_session(tmp_path) as (nvml, library):
         assert (nvml, library.state) == (None, LibraryState.SILENT)
 
 
-def test_without_an_environment_the_state_lies_beside_the_library(cards, standin_library, monkeypatch):
+def test_state_file_beside_library_is_default(cards, standin_library, monkeypatch):
     monkeypatch.delenv(STATE_VARIABLE)
     beside = StandinNvml(standin_library.parent / "standin-nvml", driver="615.1")
     beside.write()
@@ -80,7 +80,7 @@ def test_without_an_environment_the_state_lies_beside_the_library(cards, standin
     [(Path.exists, pynvml.NVMLError_DriverNotLoaded), (Path.mkdir, pynvml.NVMLError_NoPermission)],
     ids=["missing", "refused"],
 )
-def test_without_the_drivers_control_node_nothing_is_reported(cards, tmp_path, make, error):
+def test_nvml_fails_without_control_device_node(cards, tmp_path, make, error):
     cards.control = tmp_path / "nvidiactl"
     make(cards.control)
     cards.write()
@@ -90,14 +90,14 @@ def test_without_the_drivers_control_node_nothing_is_reported(cards, tmp_path, m
         assert (nvml, library.state) == (None, LibraryState.SILENT)
 
 
-def test_processes_of_all_kinds_have_their_memory(cards):
+def test_processes_of_all_kinds_are_reported_with_memory(cards):
     cards.processes += [(FIRST, 7, GIB, "compute"), (FIRST, 8, None, "graphics"), (SECOND, 9, 5, "mps")]
     cards.write()
     used = read_used_memory(pynvml, {FIRST: "a", SECOND: "b", "0000:99:00.0": "c"})
     assert used == UsedMemory({("a", 7): GIB, ("a", 8): None, ("b", 9): 5}, frozenset("ab"))
 
 
-def test_an_xid_reaches_those_who_listen_already(session):
+def test_xid_event_is_sent_only_to_registered_listeners(session):
     session.raise_xid(FIRST, 13)
     events = pynvml.nvmlEventSetCreate()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -110,7 +110,7 @@ def test_an_xid_reaches_those_who_listen_already(session):
         pynvml.nvmlEventSetWait_v2(events, 1)
 
 
-def test_limits_of_a_cgroup_are_kept_and_read_back(session, cgroup):
+def test_memory_limits_of_cgroup_are_stored_and_returned(session, cgroup):
     assert get_limits(FIRST, cgroup) == Limits(0, NO_LIMIT)
     set_limits(FIRST, cgroup, 3 * GIB, soft=GIB)
     set_limits(FIRST, cgroup, 2 * GIB, soft=GIB)
@@ -120,14 +120,14 @@ def test_limits_of_a_cgroup_are_kept_and_read_back(session, cgroup):
     assert session.read_notes() == []
 
 
-def test_what_is_no_cgroup_is_refused_and_noted(session, tmp_path):
+def test_path_that_is_not_a_cgroup_is_rejected_and_recorded(session, tmp_path):
     with pytest.raises(pynvml.NVMLError_NotFound):
         set_limits(FIRST, tmp_path / "elsewhere", GIB)
     assert session.read_notes() == [f"refused {FIRST} {tmp_path / 'elsewhere'}"]
 
 
 @pytest.mark.parametrize("soft", [0, GIB])
-def test_a_cgroup_that_ends_with_a_soft_limit_is_noted(session, cgroup, tmp_path, soft):
+def test_removed_cgroup_with_soft_limit_is_recorded_as_leak(session, cgroup, tmp_path, soft):
     set_limits(FIRST, cgroup, GIB, soft=soft)
     cgroup.rename(tmp_path / "moved")
     set_limits(FIRST, tmp_path / "moved", GIB)
@@ -135,7 +135,7 @@ def test_a_cgroup_that_ends_with_a_soft_limit_is_noted(session, cgroup, tmp_path
     assert list(session.read_limits()) == [(FIRST, tmp_path / "moved")]
 
 
-def test_mig_and_calls_that_fail_say_so(session, cgroup):
+def test_mig_card_and_configured_failures_return_errors(session, cgroup):
     with pytest.raises(pynvml.NVMLError_NotSupported):
         set_limits(SECOND, cgroup, GIB)
     session.failures["nvmlDeviceSetMemoryLimits_v1"] = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND

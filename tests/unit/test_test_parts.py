@@ -18,12 +18,12 @@ CORE = {
 UNIT = {**CORE, "counts": {"passed": 6000}, "failed": [], "skipped": {"no card here": 1}, "left_out": {}}
 
 
-def test_each_part_is_a_target_of_the_makefile_with_a_description():
+def test_each_part_is_a_documented_make_target():
     described = re.findall(r"^([\w-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {f"test-{part}" for part in (*PARTS, test_parts.SUBMISSION)} <= set(described)
 
 
-def test_the_summary_has_results_times_failures_skips_and_what_did_not_run():
+def test_summary_lists_results_times_failures_skips_and_omitted_tests():
     results = [Result("unit", 0, 185.2, UNIT | {"quarantined": []}), Result("integration", 2, 500, CORE)]
     assert summarize([*results, Result("collection", 0, 9, {})]) == [
         "",
@@ -46,13 +46,13 @@ def test_the_summary_has_results_times_failures_skips_and_what_did_not_run():
     ]
 
 
-def test_a_submission_that_ran_all_extended_tests_left_out_none_of_them():
+def test_submission_with_all_extended_tests_does_not_list_them_as_not_run():
     found = {**CORE, "left_out": {"long": 20}}
     (line,) = [each for each in summarize([Result("submission", 0, 9, found)]) if "integration tests" in each]
     assert line.startswith("  20 long ")
 
 
-def test_all_parts_run_and_a_failed_one_fails_the_whole(monkeypatch, capsys, tmp_path):
+def test_all_parts_run_and_one_failure_fails_run(monkeypatch, capsys, tmp_path):
     ran = []
 
     def run_make(command, **options):
@@ -68,7 +68,7 @@ def test_all_parts_run_and_a_failed_one_fails_the_whole(monkeypatch, capsys, tmp
     assert "Not run" not in capsys.readouterr().out
 
 
-def test_an_unknown_part_is_refused(monkeypatch, capsys):
+def test_unknown_part_is_rejected(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["test_parts.py", "unit", "x"])
     assert test_parts.main() == 2
     assert "other-python" in capsys.readouterr().err

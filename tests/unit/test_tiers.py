@@ -42,7 +42,7 @@ def run(pytester, monkeypatch):
         ("core,extended,long", 6, {}),
     ],
 )
-def test_the_named_tiers_run_and_the_others_are_counted(run, tiers, passed, left_out):
+def test_selected_tiers_run_and_other_tiers_are_counted(run, tiers, passed, left_out):
     result, found = run("--tiers", tiers)
     assert result.ret == 0
     assert found["counts"] == {"passed": passed}
@@ -50,7 +50,7 @@ def test_the_named_tiers_run_and_the_others_are_counted(run, tiers, passed, left
 
 
 @pytest.mark.parametrize("processes", [0, 2])
-def test_long_tests_are_left_out_by_default_and_counted_once(run, processes):
+def test_long_tests_are_excluded_by_default_and_counted_once(run, processes):
     result, found = run("-n", str(processes))
     assert found["counts"] == {"passed": 4}
     assert found["left_out"] == {"long": 2}
@@ -64,7 +64,7 @@ def test_extended_tests_are_limited_to_listed_files(run, pytester, listed, passe
     assert found["counts"] == {"passed": passed}
 
 
-def test_an_unknown_tier_is_refused(run):
+def test_unknown_tier_is_rejected(run):
     result, _ = run("--tiers", "core,slow")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--tiers: slow: not one of core, extended, long"])

@@ -9,7 +9,7 @@ from accelkit.cli import main
 COMMANDS = ["audit", "cache", "config-manager", "examples", "extender", "inspect", "node-agent", "plugins", "sandbox"]
 
 
-def test_the_help_lists_every_command_with_a_sentence():
+def test_help_lists_each_command_with_complete_summary():
     result = CliRunner().invoke(main, ["--help"])
     listed = [line.split(maxsplit=1) for line in result.output.partition("Commands:\n")[2].splitlines() if line.strip()]
     named = {words[0]: words[1] for words in listed if words[0] in COMMANDS}
@@ -18,16 +18,16 @@ def test_the_help_lists_every_command_with_a_sentence():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_can_be_asked_for_help(name):
+def test_each_command_accepts_help_option(name):
     assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
 
 
-def test_a_command_that_is_not_there_is_wrong_usage():
+def test_unknown_command_is_usage_error():
     result = CliRunner().invoke(main, ["nothing"])
     assert result.exit_code == 2
     assert "No such command" in result.output
 
 
-def test_a_command_does_not_wait_for_the_libraries_of_the_others():
+def test_importing_cli_does_not_import_libraries_of_commands():
     script = "import sys, accelkit.cli; sys.exit(any(name in sys.modules for name in ('grpc', 'aiohttp', 'sigstore')))"
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

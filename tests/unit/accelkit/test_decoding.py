@@ -49,7 +49,7 @@ def list_classes(expression: ast.expr) -> set[str]:
     return {name for name in names if name.lstrip("_")[:1].isupper()}
 
 
-def test_types_are_prepared_where_threads_decode():
+def test_types_decoded_in_threads_are_prepared_at_import():
     files = [file for package in PACKAGES for file in sorted((SOURCES / package).rglob("*.py"))]
     found = [f"{file.relative_to(SOURCES)}:{each}" for file in files for each in list_unprepared(file.read_text())]
     assert not found, "make a msgspec.json.Decoder of the module, or call prepare(): " + "\n".join(found)
@@ -67,7 +67,7 @@ def test_types_are_prepared_where_threads_decode():
         "def f(x):\n    prepare(T)\n    return msgspec.convert(x, T)",
     ],
 )
-def test_unprepared_type_is_found(text):
+def test_unprepared_type_is_reported(text):
     assert len(list(list_unprepared(text))) == 1
 
 
@@ -82,5 +82,5 @@ def test_unprepared_type_is_found(text):
         "def f(x, type_): return msgspec.convert(x, type_)",
     ],
 )
-def test_prepared_type_is_not_found(text):
+def test_prepared_type_is_not_reported(text):
     assert not list(list_unprepared(text))

@@ -42,14 +42,14 @@ def said(caplog):
     return [(each.levelno, each.getMessage()) for each in caplog.records]
 
 
-def test_an_error_is_logged_once_for_as_long_as_it_stays_the_same(caplog):
+def test_repeated_error_is_logged_once_until_error_changes(caplog):
     reporter = ErrorReporter(logging.getLogger("accelkit.test"))
     for error in ("a", "a", "b", "b", "a"):
         reporter.report(error, f"100 % {error}")
     assert said(caplog) == [(logging.WARNING, f"100 % {each}") for each in "aba"]
 
 
-def test_an_error_that_comes_back_is_logged_again(caplog):
+def test_error_is_logged_again_after_clear(caplog):
     reporter = ErrorReporter(logging.getLogger("accelkit.test"), logging.ERROR)
     reporter.report("a", "first")
     reporter.clear()
@@ -57,7 +57,7 @@ def test_an_error_that_comes_back_is_logged_again(caplog):
     assert said(caplog) == [(logging.ERROR, "first"), (logging.ERROR, "again")]
 
 
-def test_a_service_logs_to_standard_output(root, monkeypatch):
+def test_service_logs_to_standard_output_without_log_folder(root, monkeypatch):
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdout", output)
     set_up_service_log("service", None)
@@ -66,7 +66,7 @@ def test_a_service_logs_to_standard_output(root, monkeypatch):
     assert not [each for each in root.handlers if isinstance(each, logging.FileHandler)]
 
 
-def test_a_service_logs_to_a_file_that_outlives_it_as_well(root, tmp_path):
+def test_service_logs_to_rotating_file_in_log_folder(root, tmp_path):
     set_up_service_log("service", tmp_path)
     logging.getLogger("accelkit.test").info("hello")
     assert re.fullmatch(LINE, (tmp_path / "service.log").read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def test_a_service_logs_to_a_file_that_outlives_it_as_well(root, tmp_path):
     assert (file.maxBytes, file.backupCount) == (10 << 20, 5)
 
 
-def test_other_handlers_than_that_of_the_terminal_are_left_alone(root, tmp_path):
+def test_service_log_setup_keeps_existing_file_handlers(root, tmp_path):
     other = logging.FileHandler(tmp_path / "other.log")
     root.addHandler(other)
     set_up_service_log("service", None)
@@ -82,7 +82,7 @@ def test_other_handlers_than_that_of_the_terminal_are_left_alone(root, tmp_path)
     assert (tmp_path / "other.log").read_text() == "hello\n"
 
 
-def test_a_folder_that_cannot_be_written_is_a_warning(root, caplog, tmp_path):
+def test_unwritable_log_folder_is_logged_as_warning(root, caplog, tmp_path):
     set_up_service_log("service", tmp_path / "missing")
     ((level, message),) = said(caplog)
     assert level == logging.WARNING
@@ -108,11 +108,11 @@ def test_a_folder_that_cannot_be_written_is_a_warning(root, caplog, tmp_path):
         ({"GPU-1": "8Gi"}, '{"GPU-1":"8Gi"}'),
     ],
 )
-def test_facts_are_words_of_which_each_is_one_value(value, text):
+def test_log_fact_is_one_value_with_quotes_when_needed(value, text):
     assert str(Facts("bound", pod=value, uid="u")) == f"bound pod={text} uid=u"
 
 
-def test_a_line_of_json_has_what_a_line_of_text_has(root, monkeypatch, tmp_path):
+def test_json_log_line_has_fields_of_text_log_line(root, monkeypatch, tmp_path):
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdout", output)
     set_up_service_log("service", tmp_path, LogFormat.JSON)
@@ -137,7 +137,7 @@ def test_a_line_of_json_has_what_a_line_of_text_has(root, monkeypatch, tmp_path)
     assert failed["exception"].endswith("ValueError: why")
 
 
-def test_what_repeats_is_logged_once_in_an_interval_with_its_count(caplog):
+def test_repeated_message_is_logged_once_per_interval_with_count(caplog):
     caplog.set_level(logging.INFO)
     now = [0.0]
     repeats = RepeatLog(logging.getLogger("accelkit.test"), seconds=60, clock=lambda: now[0])
@@ -148,7 +148,7 @@ def test_what_repeats_is_logged_once_in_an_interval_with_its_count(caplog):
     assert {record.filename for record in caplog.records} == {"test_logs.py"}
 
 
-def test_what_is_remembered_of_repeats_is_bounded(caplog):
+def test_repeat_log_keeps_bounded_number_of_keys(caplog):
     caplog.set_level(logging.INFO)
     repeats = RepeatLog(logging.getLogger("accelkit.test"), keys=2, clock=lambda: 0.0)
     for pod in "abcab":
@@ -163,7 +163,7 @@ def test_what_is_remembered_of_repeats_is_bounded(caplog):
     ["\x1b[2J", "two\nlines", "\r", "\x9b31m", "\u202e", "\u2028", "tab\t"],
     ids=["escape", "newline", "return", "C1", "bidi", "separator", "tab"],
 )
-def test_what_users_write_steers_no_terminal_and_begins_no_line(root, tmp_path, log_format, written):
+def test_control_characters_of_users_are_removed_from_log_lines(root, tmp_path, log_format, written):
     set_up_service_log("service", tmp_path, log_format)
     log = logging.getLogger("accelkit.test")
     log.warning("process %s of a container", written)
@@ -175,7 +175,7 @@ def test_what_users_write_steers_no_terminal_and_begins_no_line(root, tmp_path, 
         assert len(text.splitlines()) == 3
 
 
-def test_a_full_log_disk_is_one_warning_and_no_traceback(root, capsys, full_disk):
+def test_full_log_disk_is_logged_as_one_warning_without_traceback(root, capsys, full_disk):
     set_up_service_log("service", full_disk)
     for number in range(3):
         logging.getLogger("accelkit.test").info("line %d", number)
@@ -187,7 +187,7 @@ def test_a_full_log_disk_is_one_warning_and_no_traceback(root, capsys, full_disk
     assert errors == ""
 
 
-def test_a_log_disk_that_has_space_again_is_logged_and_its_next_failure_is_a_warning(root, full_disk, monkeypatch):
+def test_freed_log_disk_is_logged_and_next_failure_is_logged_again(root, full_disk, monkeypatch):
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdout", output)
     set_up_service_log("service", full_disk)
@@ -206,7 +206,7 @@ def test_a_log_disk_that_has_space_again_is_logged_and_its_next_failure_is_a_war
     assert output.getvalue().count("cannot write") == 2
 
 
-def test_a_log_file_that_was_closed_is_opened_again(root, monkeypatch, tmp_path):
+def test_closed_log_file_is_reopened(root, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     set_up_service_log("service", tmp_path)
     (file,) = (each for each in root.handlers if isinstance(each, RotatingFileHandler))
@@ -216,7 +216,7 @@ def test_a_log_file_that_was_closed_is_opened_again(root, monkeypatch, tmp_path)
     assert (tmp_path / "service.log").read_text().splitlines()[-1].endswith("line 1")
 
 
-def test_a_full_disk_of_standard_output_is_one_warning_in_the_log_file(root, monkeypatch, capsys, tmp_path):
+def test_full_standard_output_is_logged_as_one_warning_in_log_file(root, monkeypatch, capsys, tmp_path):
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
         set_up_service_log("service", tmp_path)
@@ -252,7 +252,7 @@ Path(sys.argv[1]).write_text("went on")
         ("", 'sys.stdout.close(); set_up_service_log("service", None)'),
     ],
 )
-def test_a_closed_or_full_stream_ends_no_program_and_prints_no_traceback(tmp_path, redirect, before):
+def test_program_continues_without_traceback_after_stream_is_closed_or_full(tmp_path, redirect, before):
     ended, program = tmp_path / "ended", _LOG.format(before=before)
     command = ["sh", "-c", f'exec "$0" "$@" {redirect}', sys.executable, "-c", program, ended]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -261,7 +261,7 @@ def test_a_closed_or_full_stream_ends_no_program_and_prints_no_traceback(tmp_pat
     assert "Traceback" not in done.stdout
 
 
-def test_a_log_call_that_is_wrong_keeps_its_traceback(tmp_path):
+def test_invalid_log_call_prints_traceback(tmp_path):
     program = _LOG.format(before='logging.getLogger("accelkit.test").info("%d", "a")')
     command = [sys.executable, "-c", program, tmp_path / "ended"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)

@@ -6,7 +6,7 @@ from accelkit.reporting import OnceReporter
 log = logging.getLogger("test")
 
 
-def test_each_key_is_logged_once_and_counted(caplog):
+def test_once_reporter_logs_and_counts_each_key_once(caplog):
     reporter = OnceReporter(log, logging.ERROR)
     for key in "aba":
         reporter.report(key, f"{key} is wrong")
@@ -17,12 +17,12 @@ def test_each_key_is_logged_once_and_counted(caplog):
     assert reporter.count == 2
 
 
-def test_an_error_is_logged_with_where_it_was_raised(caplog):
+def test_once_reporter_logs_cause_of_error(caplog):
     OnceReporter(log).report("a", "a is wrong", error=ValueError("seven"))
     assert "ValueError: seven" in caplog.text
 
 
-def test_as_many_objects_as_a_large_cluster_has_are_told_of_once_each():
+def test_once_reporter_reports_each_of_150000_keys_once():
     reporter = OnceReporter(log, logging.DEBUG)
     for _ in range(2):
         for number in range(150_000):
@@ -30,7 +30,7 @@ def test_as_many_objects_as_a_large_cluster_has_are_told_of_once_each():
     assert reporter.count == 150_000
 
 
-def test_what_was_not_shown_for_the_longest_time_is_discarded_first(monkeypatch, caplog):
+def test_once_reporter_discards_least_recently_used_key_first(monkeypatch, caplog):
     monkeypatch.setattr(module, "_KEYS", 2)
     reporter = OnceReporter(log)
     for key in "abaca":

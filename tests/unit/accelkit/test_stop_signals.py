@@ -7,7 +7,7 @@ from accelkit.stop_signals import STOP_SIGNALS, on_stop_signal
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-async def test_each_stop_signal_calls_the_function(number):
+async def test_each_stop_signal_calls_registered_function(number):
     stop = asyncio.Event()
     on_stop_signal(stop.set)
     try:

@@ -102,41 +102,41 @@ def run(*facts, pods=3, pause=None, findings=()):
     return burst.run(), burst.wrong
 
 
-def test_burst_whose_accounts_are_right():
+def test_consistent_burst_reports_no_violation():
     line, wrong = run(make_facts(3, bound=False), None, make_facts(3))
     assert wrong == []
     assert line.startswith("3 pods, bound after ")
     assert line.endswith("refused: 0, checker: 0 violations, audit: 0 findings")
 
 
-def test_card_over_capacity_in_the_end():
+def test_final_card_overcommit_is_reported():
     line, wrong = run(make_facts(3, capacity=2))
     assert any(each.startswith("checker: assigned_over_capacity") for each in wrong)
     assert any(each.startswith("at some time: given_over_capacity") for each in wrong)
     assert "audit: 0 findings" in line
 
 
-def test_card_over_capacity_for_some_seconds():
+def test_temporary_card_overcommit_is_reported():
     _, wrong = run(*[make_facts(3, capacity=2)] * 20, make_facts(3))
     assert [each.partition(" node")[0] for each in wrong] == ["at some time: given_over_capacity"]
 
 
-def test_pod_that_is_lost():
+def test_lost_pod_of_burst_is_reported():
     _, wrong = run(make_facts(3), make_facts(3), make_facts(2))
     assert any("pod_lost" in each for each in wrong)
 
 
-def test_finding_of_the_audit():
+def test_audit_finding_of_burst_is_reported():
     _, wrong = run(make_facts(3), findings=[{"kind": "over_capacity", "message": "17 of 16"}])
     assert wrong == ["audit: over_capacity: 17 of 16"]
 
 
-def test_pods_that_are_not_bound():
+def test_unbound_pods_of_burst_are_reported():
     _, wrong = run(make_facts(3, capacity=0, bound=False))
     assert "not after 600 s: all pods are bound" in wrong
 
 
-def test_process_stops_amid_the_binds_and_refusals_are_no_mistake_then():
+def test_kubelet_refusals_are_accepted_after_process_is_paused():
     stopped = []
     facts = make_facts(3, phase="Failed", reason="UnexpectedAdmissionError")
     _, wrong = run(make_facts(3, bound=False), facts, pause=lambda: stopped.append(True))
@@ -144,7 +144,7 @@ def test_process_stops_amid_the_binds_and_refusals_are_no_mistake_then():
     assert run(facts)[1] == ["kubelets refused 3 pods although nothing was broken"]
 
 
-def test_pods_of_a_burst_are_deleted_until_none_is_left():
+def test_clean_up_deletes_pods_of_burst_until_none_remain():
     cluster = Cluster(make_facts(0))
     cluster.api.lists = iter([[{}], [{}], []])
     clean_up(cluster)
@@ -154,7 +154,7 @@ def test_pods_of_a_burst_are_deleted_until_none_is_left():
         clean_up(cluster)
 
 
-def test_process_is_found_by_its_program_or_a_word_of_its_command(monkeypatch, tmp_path):
+def test_find_process_matches_program_or_word_of_command(monkeypatch, tmp_path):
     ours = Identity(os.getpid(), 1)
     monkeypatch.setattr(bursts, "find_sandbox_processes", lambda _root: [ours])
     assert find_process(tmp_path, Path(sys.orig_argv[0]).name) == ours
@@ -165,7 +165,7 @@ def test_process_is_found_by_its_program_or_a_word_of_its_command(monkeypatch, t
         find_process(tmp_path, Path(sys.orig_argv[0]).name)
 
 
-def test_room_beside_pods_that_hold_cards():
+def test_count_room_subtracts_cards_held_by_pods():
     facts = make_facts(3)
     assert count_room(facts) == 13
     (pod, *_) = facts.pods

@@ -118,11 +118,11 @@ def kinds(facts, **options):
     return {violation.kind for violation in check(facts, **options)}
 
 
-def test_facts_that_agree_violate_nothing(facts):
+def test_consistent_facts_have_no_violation(facts):
     assert check(facts, expected={"uid-a": "default/a"}) == []
 
 
-def test_card_over_capacity_by_what_the_kubelet_gave(facts):
+def test_card_overcommit_by_kubelet_allocation_is_reported(facts):
     more = give(facts, "uid-b", {"main": {MEMORY: devices("node-1-card-0", 7, first=10)}})
     (found,) = [each for each in check(more) if each.kind == "given_over_capacity"]
     assert (found.node, found.card) == ("node-1", "node-1-card-0")
@@ -141,34 +141,34 @@ def test_card_over_capacity_by_what_the_kubelet_gave(facts):
     ],
     ids=["memory of a whole card", "card that the node lacks", "devices of another pod", "other number", "no devices"],
 )
-def test_devices_that_a_pod_should_not_have(facts, given, kind):
+def test_unexpected_devices_of_pod_are_reported(facts, given, kind):
     assert kind in kinds(give(facts, "uid-b", given and {"main": {MEMORY: given}}))
 
 
-def test_devices_that_an_init_container_leaves_to_its_pod_count_once(facts):
+def test_devices_reused_from_init_container_are_counted_once(facts):
     ids = devices("node-1-card-0", 10)
     left = give(facts, "uid-a", {"main": {MEMORY: ids}, "first": {MEMORY: ids}})
     assert not kinds(left) & {"given_over_capacity", "device_given_twice"}
 
 
-def test_pod_that_two_kubelets_gave_devices(facts):
+def test_pod_with_devices_on_two_nodes_is_reported(facts):
     other = read_node(node_item("node-2"))
     given = {**facts.given, "node-2": {"uid-a": {"main": {MEMORY: devices("node-2-card-0", 10)}}}}
     assert "given_on_two_nodes" in kinds(replace(facts, nodes={**facts.nodes, "node-2": other}, given=given))
 
 
-def test_card_over_capacity_by_assignments(facts):
+def test_card_overcommit_by_assignments_is_reported(facts):
     more = change_pod(facts, "b", assigned={"main": {"node-1-card-0": 7 * GIB}})
     found = kinds(with_ledger(more))
     assert found == {"assigned_over_capacity", "assignment_differs"}
 
 
-def test_whole_card_that_another_assignment_names(facts):
+def test_assignment_of_whole_card_of_other_pod_is_reported(facts):
     more = change_pod(facts, "b", assigned={"main": {"node-1-card-1": 6 * GIB}})
     assert "assigned_over_capacity" in kinds(with_ledger(more))
 
 
-def test_ended_pods_hold_nothing(facts):
+def test_completed_pods_hold_no_cards(facts):
     more = change_pod(facts, "b", assigned={"main": {"node-1-card-0": 7 * GIB}}, phase="Succeeded")
     assert kinds(with_ledger(give(more, "uid-b", None))) == set()
 
@@ -178,18 +178,18 @@ def test_ended_pods_hold_nothing(facts):
     [{"main": {"node-1-card-1": 6 * GIB}}, {"main": {"node-1-card-0": 5 * GIB}}, {}, None, {"(moving)": {"x": 1}}],
     ids=["another card", "another amount", "nothing", "unreadable", "left moving"],
 )
-def test_assignment_that_is_not_what_the_kubelet_gave(facts, assigned):
+def test_assignment_that_differs_from_kubelet_allocation_is_reported(facts, assigned):
     assert "assignment_differs" in kinds(change_pod(facts, "b", assigned=assigned))
 
 
-def test_devices_of_a_pod_that_is_gone(facts):
+def test_devices_of_deleted_pod_are_reported(facts):
     gone = give(facts, "uid-gone", {"main": {MEMORY: devices("node-1-card-1", 1)}})
     assert "given_to_no_pod" in kinds(gone)
     assert "given_to_no_pod" not in kinds(gone, exact_kubelets=False)
 
 
 @pytest.mark.parametrize("change", ["missing", "other amount", "released pod", "twice", "other node", "unassigned"])
-def test_ledger_that_differs_from_the_assignments(facts, change):
+def test_ledger_that_differs_from_assignments_is_reported(facts, change):
     shares = list(facts.ledger.shares)
     changed = {
         "missing": shares[1:],
@@ -204,23 +204,23 @@ def test_ledger_that_differs_from_the_assignments(facts, change):
     assert kinds(replace(facts, ledger=ledger)) == {"ledger_differs"}
 
 
-def test_ledger_with_other_cards(facts):
+def test_ledger_with_different_card_capacity_is_reported(facts):
     capacity = {**facts.ledger.capacity, ("node-1", "node-1-card-0"): 15 * GIB}
     assert kinds(replace(facts, ledger=replace(facts.ledger, capacity=capacity))) == {"ledger_cards_differ"}
 
 
-def test_no_extender_answers(facts):
+def test_missing_extender_ledger_is_reported(facts):
     assert kinds(replace(facts, ledger=None)) == {"ledger_silent"}
 
 
-def test_reservation_of_a_pod_that_waits(facts):
+def test_reservation_of_pending_pod_is_reported(facts):
     waiting = read_pod(pod_item("d", {MEMORY: 20}, node="", phase="Pending"))
     reserved = replace(facts.ledger.shares[0], uid="uid-d", pod="default/d", bound=False)
     ledger = replace(facts.ledger, shares=(*facts.ledger.shares, reserved))
     assert kinds(replace(facts, pods=(*facts.pods, waiting), ledger=ledger)) == {"reserved_without_bind"}
 
 
-def test_pod_that_is_gone_although_nobody_deleted_it(facts):
+def test_missing_pod_that_was_not_deleted_is_reported(facts):
     assert kinds(facts, expected={"uid-x": "default/x"}) == {"pod_lost"}
 
 
@@ -231,7 +231,7 @@ def waiting(facts, limits, **changes):
     return with_ledger(give(replace(facts, pods=(*fewer, pod)), "uid-a", None))
 
 
-def test_pod_that_fits_and_waits(facts):
+def test_pending_pod_that_fits_is_reported(facts):
     assert kinds(waiting(facts, {MEMORY: 10})) == {"not_bound"}
 
 
@@ -246,12 +246,12 @@ def test_pod_that_fits_and_waits(facts):
     ],
     ids=["too large", "no free card", "other nodes", "other scheduler", "deleted"],
 )
-def test_pod_that_does_not_fit_may_wait(facts, limits, changes):
+def test_pending_pod_that_does_not_fit_is_accepted(facts, limits, changes):
     assert kinds(waiting(facts, limits, **changes)) == set()
 
 
 @pytest.mark.parametrize("reason", ["takes no pods", "waits for its unit", "cards are ill"])
-def test_pod_may_wait_for_a_node(facts, reason):
+def test_pending_pod_is_accepted_when_node_is_unavailable(facts, reason):
     facts = waiting(facts, {MEMORY: 1})
     node = facts.nodes["node-1"]
     node = {
@@ -276,27 +276,27 @@ def group(facts, count, size):
     return with_ledger(give(replace(facts, pods=(*fewer, *pods)), "uid-a", None))
 
 
-def test_group_of_which_all_fit_must_be_bound(facts):
+def test_pending_pod_group_that_fits_is_reported(facts):
     assert kinds(group(facts, 2, 2)) == {"not_bound"}
 
 
 @pytest.mark.parametrize(("count", "size"), [(3, 3), (1, 2)], ids=["one does not fit", "one is missing"])
-def test_group_that_is_not_whole_may_wait(facts, count, size):
+def test_incomplete_or_too_large_pod_group_may_remain_pending(facts, count, size):
     assert kinds(group(facts, count, size)) == set()
 
 
-def test_unit_of_a_pod_is_that_of_its_start(facts):
+def test_unit_of_pod_is_unit_at_pod_start(facts):
     node = read_node(node_item(unit_bytes=2 * GIB, former_units=[{"unit_bytes": GIB, "until": 1_800_000_000}]))
     assert kinds(replace(facts, nodes={"node-1": node})) == set()
 
 
-def test_pod_without_a_start_has_what_it_has_in_the_smallest_unit(facts):
+def test_pod_without_start_time_is_counted_in_smallest_unit(facts):
     node = read_node(node_item(unit_bytes=2 * GIB, former_units=[{"unit_bytes": GIB, "until": 1_800_000_000}]))
     fresh = change_pod(replace(facts, nodes={"node-1": node}), "a", started="")
     assert "given_over_capacity" not in kinds(fresh)
 
 
-def test_judge_reports_once_what_lasts_too_long():
+def test_judge_reports_overdue_violation_once():
     judge, violation = Judge(), Violation("assignment_differs", pod="default/a")
     last = PATIENCE["assignment_differs"]
     assert judge.observe([violation], 100, quiet_since=0) == []
@@ -305,7 +305,7 @@ def test_judge_reports_once_what_lasts_too_long():
     assert judge.observe([violation], 101 + last, quiet_since=0) == []
 
 
-def test_judge_begins_again_after_a_change_and_after_a_fault():
+def test_judge_restarts_deadline_after_change_or_fault():
     judge, violation = Judge(), Violation("assignment_differs", pod="default/a")
     judge.observe([violation], 100, quiet_since=0)
     assert judge.observe([violation], 130, quiet_since=None) == []
@@ -315,7 +315,7 @@ def test_judge_begins_again_after_a_change_and_after_a_fault():
     assert judge.observe([violation], 180, quiet_since=125) == [violation]
 
 
-def test_judge_waits_for_no_fault_and_no_rest_where_kubelets_gave_too_much():
+def test_judge_reports_kubelet_overcommit_during_faults():
     judge = Judge()
     first, last = (Violation("given_over_capacity", "node-1", "card", detail=detail) for detail in ("17", "18"))
     assert judge.observe([first], 100, quiet_since=None) == []
@@ -323,7 +323,7 @@ def test_judge_waits_for_no_fault_and_no_rest_where_kubelets_gave_too_much():
     assert judge.observe([first], 104, quiet_since=None) == []
 
 
-def test_checkpoint_of_a_kubelet():
+def test_read_checkpoint_returns_devices_of_accelkit_resources():
     entry = {"PodUID": "u", "ContainerName": "main", "ResourceName": MEMORY, "DeviceIDs": {"0": ["b", "a"], "1": ["a"]}}
     other = {**entry, "ResourceName": "example.com/nic"}
     data = json.dumps({"Data": {"PodDeviceEntries": [entry, other], "RegisteredDevices": {}}, "Checksum": 1})
@@ -332,17 +332,17 @@ def test_checkpoint_of_a_kubelet():
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"containers": {"main": [{}]}}'])
-def test_assignment_that_cannot_be_read(text):
+def test_unreadable_assignment_is_read_as_none(text):
     assert read_assignment(text) is None
 
 
-def test_quantities():
+def test_read_quantity_accepts_only_whole_numbers():
     assert [read_quantity(text) for text in (3, "12", "2k", "1Gi")] == [3, 12, 2000, GIB]
     with pytest.raises(ValueError, match="not a whole number"):
         read_quantity("1500m")
 
 
-def test_the_checker_shares_no_code_with_the_product():
+def test_checker_imports_no_product_code():
     from pathlib import Path  # noqa: PLC0415
 
     import faults.checker as module  # noqa: PLC0415 - its folder is what is looked at

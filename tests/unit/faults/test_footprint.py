@@ -17,7 +17,7 @@ def compare(*footprints):
     return violations
 
 
-def test_what_stays_as_it_was_when_warm_is_no_violation():
+def test_stable_footprint_after_warm_up_is_not_a_violation():
     assert compare(replace(WARM, mib=10), WARM, WARM, replace(WARM, mib=90 + MOST_MIB)) == []
 
 
@@ -29,17 +29,17 @@ def test_what_stays_as_it_was_when_warm_is_no_violation():
         ({"watches": 4 + MOST_WATCHES}, "watches"),
     ],
 )
-def test_what_grows_is_a_violation(change, word):
+def test_growing_footprint_is_a_violation(change, word):
     (found,) = compare(WARM, WARM, replace(WARM, **change))
     assert found.kind == "footprint_grows"
     assert word in found.detail
 
 
-def test_a_process_that_was_started_again_begins_again():
+def test_restarted_process_has_new_baseline():
     assert compare(WARM, WARM, replace(WARM, pid=8, mib=500), replace(WARM, pid=8, mib=500)) == []
 
 
-def test_footprint_of_a_process():
+def test_read_footprint_returns_memory_and_descriptors_of_process():
     own = read_footprint(os.getpid(), 5)
     assert own.mib > 1
     assert own.descriptors > 2

@@ -24,7 +24,7 @@ def texts(history, *violations):
     return [line.split(maxsplit=1)[1] for line in history.explain(violations)]
 
 
-def test_steps_and_the_pods_of_violations_are_shown(history):
+def test_history_explains_steps_and_pods_of_violation(history):
     history.note("step 1.00 delete")
     history.follow(facts_of("pod-1", "pod-12"))
     history.note(f"does not hold: {VIOLATION}")
@@ -37,7 +37,7 @@ def test_steps_and_the_pods_of_violations_are_shown(history):
     ]
 
 
-def test_pods_are_noted_when_they_change(history):
+def test_history_records_only_changes_of_pods(history):
     history.follow(facts_of("pod-1"))
     history.follow(facts_of("pod-1"))
     history.follow(facts_of())
@@ -45,14 +45,14 @@ def test_pods_are_noted_when_they_change(history):
     assert texts(history, VIOLATION)[1] == "pod default/pod-1: gone"
 
 
-def test_what_was_before_everything_held_is_only_in_the_file(history, tmp_path):
+def test_forgotten_history_is_kept_only_in_file(history, tmp_path):
     history.note("step 1.00 delete")
     history.forget()
     assert history.explain([VIOLATION]) == []
     assert "step 1.00 delete" in (tmp_path / "results" / "history.txt").read_text()
 
 
-def test_lines_of_logs_that_name_a_pod(tmp_path):
+def test_find_log_lines_returns_lines_that_name_pod(tmp_path):
     (tmp_path / "extender-a.1.log").write_text("bound pod=default/pod-1 node=n\nbound pod=default/pod-12 node=n\n")
     (tmp_path / "other.txt").write_text("bound pod=default/pod-1 node=n\n")
     assert find_log_lines(tmp_path, [VIOLATION]) == ["extender-a.1: bound pod=default/pod-1 node=n"]

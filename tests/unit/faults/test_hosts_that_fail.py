@@ -14,7 +14,7 @@ SHOW = "import time; print(time.time(), time.monotonic())"
 
 @pytest.mark.skipif(not LIBRARIES, reason="libfaketime is not installed")
 @pytest.mark.parametrize("seconds", [0, 3600, -900])
-def test_wall_clock_jumps_and_the_other_one_does_not(tmp_path, seconds):
+def test_false_clock_changes_wall_clock_but_not_monotonic_clock(tmp_path, seconds):
     clock = FalseClock(tmp_path / "clock")
     clock.jump(seconds)
     wall, passed = time.time(), time.monotonic()
@@ -29,7 +29,7 @@ def test_wall_clock_jumps_and_the_other_one_does_not(tmp_path, seconds):
     assert float(shown[1]) - passed == pytest.approx(0, abs=60)
 
 
-def test_disk_is_full_until_it_is_freed(tmp_path):
+def test_filled_disk_rejects_writes_until_freed(tmp_path):
     disk = SmallDisk(tmp_path / "disk")
     disk.mount()
     try:
@@ -46,7 +46,7 @@ def test_disk_is_full_until_it_is_freed(tmp_path):
     assert list(disk.folder.iterdir()) == []
 
 
-def test_without_a_right_to_mount_the_disk_is_a_folder(tmp_path, monkeypatch):
+def test_disk_is_plain_folder_without_permission_to_mount(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     disk = SmallDisk(tmp_path / "disk")
     disk.mount()

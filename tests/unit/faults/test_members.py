@@ -13,7 +13,7 @@ async def is_serving():
     return True
 
 
-async def test_a_member_that_was_ended_is_ready_once_it_has_started_again(tmp_path, monkeypatch):
+async def test_killed_member_is_ready_after_restart(tmp_path, monkeypatch):
     monkeypatch.setattr(members, "RESTART_SECONDS", 0.0)
     member = Member("member", ["sleep", "60"], tmp_path, is_serving)
     keeping = asyncio.create_task(member.keep())
@@ -34,7 +34,7 @@ async def test_a_member_that_was_ended_is_ready_once_it_has_started_again(tmp_pa
             await keeping
 
 
-async def test_sockets_serve_where_something_listens_on_all_of_them(tmp_path):
+async def test_probe_succeeds_only_when_all_sockets_have_listeners(tmp_path):
     paths = [tmp_path / "a.sock", tmp_path / "b.sock"]
     probe = probe_sockets(paths)
     with contextlib.ExitStack() as stack:

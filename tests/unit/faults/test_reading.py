@@ -52,7 +52,7 @@ def refuse(*_):
     raise UnreadableError("no answer")
 
 
-def test_kubelets_are_read_before_the_pods_and_only_those_of_nodes_with_cards():
+def test_reader_reads_kubelets_of_card_nodes_before_pods():
     api, order = Api(pods=[POD]), []
 
     def kubelet(node):
@@ -65,13 +65,13 @@ def test_kubelets_are_read_before_the_pods_and_only_those_of_nodes_with_cards():
     assert facts.given == {"node-1": {"u": {"main": {"accelkit.io/memory": ("x::0",)}}}}
 
 
-def test_a_silent_extender_is_a_fact_and_a_silent_kubelet_is_none():
+def test_unreachable_extender_is_a_fact_but_unreachable_kubelet_an_error():
     assert Reader(Api(), read_nothing, refuse).read().ledger is None
     with pytest.raises(UnreadableError):
         Reader(Api(), refuse, answer_nothing).read()
 
 
-def test_the_extender_is_asked_with_a_token_of_its_audience():
+def test_extender_request_contains_token_with_inspect_audience():
     api = Api()
     request = {"spec": {"audiences": ["accelkit.io/inspect"], "expirationSeconds": 600}}
     assert open_ledger(api, "accelkit", "accelkit-extender")() == {"nodes": []}
@@ -93,22 +93,22 @@ def clock(monkeypatch):
     monkeypatch.setattr(check_cluster.time, "sleep", lambda _seconds: None)
 
 
-def test_a_cluster_whose_accounts_are_right_is_clean_at_once(clock):
+def test_consistent_cluster_has_no_overdue_violations(clock):
     assert find_overdue(Reader(Api(), read_nothing, answer_nothing)) == ([], 0)
 
 
-def test_a_violation_that_lasts_is_found(clock):
+def test_lasting_violation_is_reported_as_overdue(clock):
     found, pods = find_overdue(Reader(Api(pods=[POD]), read_nothing, answer_nothing))
     assert {violation.kind for violation in found} == {"not_given"}
     assert pods == 1
 
 
-def test_what_cannot_be_read_for_long_is_reported(clock):
+def test_lasting_read_error_is_raised(clock):
     with pytest.raises(UnreadableError):
         find_overdue(Reader(Api(), refuse, answer_nothing))
 
 
-def test_a_kubeconfig_without_certificates_cannot_be_used(tmp_path):
+def test_kubeconfig_without_certificates_is_rejected(tmp_path):
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps({"clusters": [{"cluster": {"server": "https://x"}}], "users": [{"user": {}}]}))
     with pytest.raises(UnreadableError, match="no certificates"):

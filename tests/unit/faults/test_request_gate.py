@@ -86,13 +86,13 @@ async def one(connect):
     return await connect()
 
 
-async def test_everything_passes_without_a_fault(one, gate):
+async def test_gate_forwards_requests_without_fault(one, gate):
     assert await one.ask("GET /a") == ANSWER
     assert await one.ask("POST /a") == ANSWER
     assert gate.watches == 0
 
 
-async def test_a_gate_that_is_shut_cuts_connections_until_it_is_repaired(one, connect, gate):
+async def test_shut_gate_closes_connections_until_repaired(one, connect, gate):
     assert await one.ask("GET /a") == ANSWER
     gate.shut()
     assert await one.ask("GET /a") == b""
@@ -101,7 +101,7 @@ async def test_a_gate_that_is_shut_cuts_connections_until_it_is_repaired(one, co
     assert await (await connect()).ask("GET /a") == ANSWER
 
 
-async def test_a_stalled_connection_stays_open_and_passes_later(one, gate, server):
+async def test_stalled_connection_is_forwarded_after_repair(one, gate, server):
     assert await one.ask("GET /a") == ANSWER
     gate.stall()
     asking = asyncio.create_task(one.ask("GET /b"))
@@ -112,7 +112,7 @@ async def test_a_stalled_connection_stays_open_and_passes_later(one, gate, serve
     assert await asking == ANSWER
 
 
-async def test_watches_are_counted_and_dropped_alone(connect, gate):
+async def test_drop_watches_closes_only_watch_connections(connect, gate):
     watch, other = await connect(), await connect()
     assert await watch.ask("GET /a?watch=true") == ANSWER
     assert await other.ask("GET /a") == ANSWER
@@ -123,7 +123,7 @@ async def test_watches_are_counted_and_dropped_alone(connect, gate):
     await until(lambda: gate.watches == 0)
 
 
-async def test_each_watch_is_answered_once_that_it_is_too_old(one, gate, server):
+async def test_expire_watches_answers_first_request_of_each_watch_with_410(one, gate, server):
     gate.expire_watches()
     assert (await one.ask("GET /a?watch=true")).startswith(b"HTTP/1.1 410 Gone")
     assert await one.ask("GET /a?watch=true") == ANSWER
@@ -131,20 +131,20 @@ async def test_each_watch_is_answered_once_that_it_is_too_old(one, gate, server)
     assert server.lines == ["GET /a?watch=true HTTP/1.1"]
 
 
-async def test_a_lost_request_is_not_sent_on(connect, gate, server):
+async def test_lost_request_is_not_forwarded(connect, gate, server):
     gate.loses_requests = True
     assert await (await connect()).ask("POST /a") == b""
     assert await (await connect()).ask("GET /a") == ANSWER
     assert server.lines == ["GET /a HTTP/1.1"]
 
 
-async def test_the_request_of_a_lost_answer_is_done(connect, gate, server):
+async def test_request_with_lost_response_is_forwarded(connect, gate, server):
     gate.loses_answers = True
     assert await (await connect()).ask("POST /a") == b""
     assert server.lines == ["POST /a HTTP/1.1"]
 
 
-async def test_events_of_watches_come_late_and_other_answers_at_once(connect, gate):
+async def test_delay_applies_only_to_watch_events(connect, gate):
     gate.watch_delay_seconds = 30
     watch, other = await connect(), await connect()
     watching = asyncio.create_task(watch.ask("GET /a?watch=true"))
@@ -153,7 +153,7 @@ async def test_events_of_watches_come_late_and_other_answers_at_once(connect, ga
     watching.cancel()
 
 
-async def test_each_watch_begins_once_at_an_older_version(one, gate, server):
+async def test_rewind_watches_lowers_resource_version_of_each_watch_once(one, gate, server):
     gate.rewind_watches()
     for line in ("GET /a?resourceVersion=100", "GET /a?watch=true&resourceVersion=100&allowWatchBookmarks=true"):
         await one.ask(line)
@@ -169,7 +169,7 @@ async def test_each_watch_begins_once_at_an_older_version(one, gate, server):
     ]
 
 
-async def test_watches_end_where_their_events_are_to_be_changed(connect, gate):
+async def test_changing_watch_events_closes_existing_watches(connect, gate):
     for change in (gate.repeat_events, gate.swap_events):
         watch = await connect()
         assert await watch.ask("GET /a?watch=true") == ANSWER
@@ -178,7 +178,7 @@ async def test_watches_end_where_their_events_are_to_be_changed(connect, gate):
         gate.repair()
 
 
-async def test_event_that_waits_for_another_one_passes_after_a_while(connect, gate, server, monkeypatch):
+async def test_event_held_for_swapping_is_forwarded_after_timeout(connect, gate, server, monkeypatch):
     event = b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n'
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
     chunk = b"%x\r\n%s\r\n" % (len(event), event)

@@ -29,7 +29,7 @@ def after(*, busy=0.0, own=0.0, waited=0.0, late=0.0):
     ],
     ids=["others-had-the-processors", "others-had-a-part", "stopped-for-long", "stopped"],
 )
-def test_machine_stood_still(sample, seconds):
+def test_count_standstill_returns_time_lost_to_other_processes(sample, seconds):
     assert count_standstill(BEFORE, sample, 2) == pytest.approx(seconds)
 
 
@@ -44,23 +44,23 @@ def test_machine_stood_still(sample, seconds):
     ],
     ids=["idle", "busy-with-the-laboratory", "nothing-waited", "others-had-little", "hardly-late"],
 )
-def test_machine_worked(sample):
+def test_count_standstill_is_zero_without_lost_time(sample):
     assert count_standstill(BEFORE, sample, 2) == 0.0
 
 
-def test_clock_moves_on_even_where_the_machine_stands_still_all_the_time():
+def test_clock_advances_during_permanent_standstill():
     lost = count_standstill(BEFORE, after(busy=10.0, waited=10.0), 2)
     assert 0 < lost < SAMPLE_SECONDS
 
 
-def test_sample_has_this_process_and_leaves_out_those_that_ended():
+def test_sample_contains_running_processes_only():
     sample = take_sample([os.getpid(), 2**22 + 1])
     assert set(sample.own) == {os.getpid()}
     assert (os.getpid(), os.getpid()) in sample.waited
     assert sample.busy > 0
 
 
-def test_clock_leaves_out_what_was_lost():
+def test_clock_excludes_standstill_time():
     clock = MachineClock(list)
     began = clock.seconds
     clock.advance(BEFORE, after(late=1.0))
@@ -68,13 +68,13 @@ def test_clock_leaves_out_what_was_lost():
     assert clock.seconds - began == pytest.approx(SAMPLE_SECONDS)
 
 
-def test_clock_runs_by_itself():
+def test_clock_advances_in_background_thread():
     with MachineClock(lambda: [os.getpid()]) as clock:
         began = clock.seconds
         poll_until(lambda: clock.seconds != began)
 
 
-def test_judge_gives_more_time_only_to_what_need_not_hold_at_all_times():
+def test_judge_extends_only_deadlines_of_eventual_properties():
     slow, exact = Violation("assignment_differs", pod="default/a"), Violation("pod_lost", pod="default/b")
     judge, last = Judge(), PATIENCE["assignment_differs"]
     assert judge.observe([slow, exact], 100, 0, exact_now=500) == []

@@ -18,7 +18,7 @@ from faults.storms import build_parser, describe_options
         ("--fault-seconds 0 --dialects native,gcushare", "--seconds 180 --fault-seconds 0 --dialects native,gcushare"),
     ],
 )
-def test_options_that_repeat_a_storm(line, words):
+def test_describe_options_returns_options_that_repeat_storm(line, words):
     parser = build_parser()
     described = describe_options(parser, parser.parse_args(line.split()))
     assert described == words
@@ -36,19 +36,19 @@ def make_storm(seed, line="--seconds 20"):
     return storm
 
 
-def test_digest_names_the_steps_of_a_seed():
+def test_digest_depends_on_seed_and_options():
     assert make_storm(7).digest() == make_storm(7).digest()
     assert make_storm(7).digest() != make_storm(8).digest()
     assert make_storm(7).digest() != make_storm(7, "--seconds 10").digest()
 
 
-def test_short_storm_is_the_beginning_of_a_long_one():
+def test_short_storm_is_prefix_of_long_storm():
     short, long = (make_storm(7, f"--seconds {seconds} --fault-seconds 0")._plan(0) for seconds in (10, 180))
     assert short == long[: len(short)]
     assert 0 < len(short) < len(long)
     assert all(step.at < 10 for step in short)
 
 
-def test_units_that_a_node_offers():
+def test_count_units_returns_units_of_built_node():
     assert [count_units(build_node(number), 2**30) for number in (0, 1)] == [96, 64]
     assert count_units(build_node(1), 2**29) == 128

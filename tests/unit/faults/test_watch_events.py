@@ -37,30 +37,30 @@ def run(names, *, repeats=False, swaps=False, size=10_000):
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_events_pass_in_order_without_a_fault(size):
+def test_events_are_forwarded_in_order_without_fault(size):
     assert run(["a", "b", "a"], size=size) == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_each_event_is_sent_twice(size):
+def test_repeat_fault_sends_each_event_twice(size):
     assert run(["a", "b", "v/BOOKMARK"], repeats=True, size=size) == ["a", "a", "b", "b", "v"]
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_events_of_different_objects_change_places(size):
+def test_swap_fault_swaps_events_of_different_objects(size):
     assert run(["a", "b", "c", "d", "e"], swaps=True, size=size) == ["b", "a", "d", "c", "e"]
 
 
-def test_events_of_one_object_stay_in_order():
+def test_swap_fault_preserves_order_of_events_of_one_object():
     names = run(["a/ADDED", "a/MODIFIED", "b", "b/DELETED", "a"], swaps=True)
     assert names == ["a", "b", "a", "a", "b"]
 
 
-def test_everything_before_a_bookmark_arrives_before_it():
+def test_swap_fault_sends_held_event_before_bookmark():
     assert run(["a", "v/BOOKMARK", "b", "c"], swaps=True) == ["a", "v", "c", "b"]
 
 
-def test_event_that_waits_can_be_passed_on():
+def test_flush_sends_held_event():
     stream = EventStream(repeats=False, swaps=True)
     assert stream.feed(HEAD + chunk(event("a"))) == HEAD
     assert stream.holds
@@ -69,7 +69,7 @@ def test_event_that_waits_can_be_passed_on():
     assert stream.flush() == b""
 
 
-def test_line_in_several_chunks_and_several_lines_in_one():
+def test_lines_across_chunks_and_chunks_of_several_lines_are_parsed():
     stream = EventStream(repeats=False, swaps=False)
     data = event("a") + event("b")
     out = stream.feed(HEAD + chunk(data[:20]) + chunk(data[20:]))
@@ -83,6 +83,6 @@ def test_line_in_several_chunks_and_several_lines_in_one():
         HEAD.replace(b"application/json", b"application/vnd.kubernetes.protobuf;stream=watch") + b"2\r\nxx\r\n",
     ],
 )
-def test_other_answers_pass_unchanged(answer):
+def test_responses_that_are_not_json_watches_are_forwarded_unchanged(answer):
     stream = EventStream(repeats=True, swaps=True)
     assert stream.feed(answer[:10]) + stream.feed(answer[10:]) + stream.feed(b"more") == answer + b"more"

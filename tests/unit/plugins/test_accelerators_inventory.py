@@ -85,7 +85,7 @@ def test_nodes_are_grouped_by_vendor_model_and_sharing(parse):
     }
 
 
-def test_a_group_of_free_memory_has_nodes_with_one_such_card_that_takes_shares(parse):
+def test_free_memory_group_contains_nodes_with_one_such_shareable_card(parse):
     groups, variables = parse(free_memory=["2GiB", "12GiB", "13GiB"])
     assert groups["accelerators_free_2gib"] == groups["accelerators_free_12gib"] == ["a"]
     assert "accelerators_free_13gib" not in groups
@@ -97,7 +97,7 @@ def test_a_group_of_free_memory_has_nodes_with_one_such_card_that_takes_shares(p
     }
 
 
-def test_hosts_have_their_amounts_and_cards(parse):
+def test_hosts_have_variables_for_amounts_and_cards(parse):
     variables = parse()[1]
     assert variables["a"]["ansible_host"] == "192.0.2.1"
     assert "ansible_host" not in variables["b"]
@@ -109,7 +109,7 @@ def test_hosts_have_their_amounts_and_cards(parse):
     assert [each["id"] for each in variables["a"]["accelerators_cards"]] == ["a-0", "a-1"]
 
 
-def test_constructed_options_see_the_variables(parse):
+def test_constructed_options_can_use_host_variables(parse):
     groups, variables = parse(
         compose={"gib": "accelerators_free_bytes // 1073741824"},
         groups={"big": "accelerators_cards | length > 1"},
@@ -120,7 +120,7 @@ def test_constructed_options_see_the_variables(parse):
     assert groups["sharing_unknown"] == ["d"]
 
 
-def test_the_api_server_is_found_as_all_modules_find_it(parse, cluster, monkeypatch):
+def test_api_server_is_read_from_options_or_environment(parse, cluster, monkeypatch):
     parse(request_timeout=7)
     assert cluster[0].server == "https://api.example"
     monkeypatch.setenv("K8S_AUTH_HOST", "https://other.example")
@@ -128,12 +128,12 @@ def test_the_api_server_is_found_as_all_modules_find_it(parse, cluster, monkeypa
     assert cluster[1].server == "https://other.example"
 
 
-def test_files_of_other_names_are_left_to_others(tmp_path):
+def test_files_with_other_names_are_ignored(tmp_path):
     (tmp_path / "hosts.yml").write_text("all: {}\n")
     assert not accelerators.InventoryModule().verify_file(str(tmp_path / "hosts.yml"))
 
 
-def test_what_is_wrong_is_one_sentence(parse, monkeypatch):
+def test_inventory_errors_are_one_sentence(parse, monkeypatch):
     with pytest.raises(AnsibleParserError, match="'much' is not a valid size; write it as"):
         parse(free_memory=["much"])
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_one_sentence(parse, monkeypatch):
         parse()
 
 
-def test_without_the_package_it_says_how_to_install_it(parse, monkeypatch):
+def test_missing_package_error_contains_pip_command(parse, monkeypatch):
     monkeypatch.setattr(accelerators, "IMPORT_ERROR", ImportError("no msgspec"))
     with pytest.raises(AnsibleParserError, match="pip install 'accelkit=="):
         parse()

@@ -29,7 +29,7 @@ def installed(monkeypatch):
     return install
 
 
-def test_the_package_that_is_tested_fits():
+def test_matching_package_version_has_no_problem():
     assert find_problem(None) is None
 
 
@@ -51,7 +51,7 @@ def test_the_package_that_is_tested_fits():
         ),
     ],
 )
-def test_one_sentence_says_what_is_wrong_and_what_repairs_it(installed, found, failure, said):
+def test_package_problem_is_one_sentence_with_pip_command(installed, found, failure, said):
     installed(found)
     problem = find_problem(failure)
     assert "\n" not in problem
@@ -60,20 +60,20 @@ def test_one_sentence_says_what_is_wrong_and_what_repairs_it(installed, found, f
     assert said in problem
 
 
-def test_a_python_in_a_folder_with_a_blank_is_quoted(installed, monkeypatch):
+def test_interpreter_path_with_space_is_quoted(installed, monkeypatch):
     installed(None)
     monkeypatch.setattr(sys, "executable", "/opt/my venv/bin/python")
     assert f"`'/opt/my venv/bin/python' {MENDS}" in find_problem(None)
 
 
 @pytest.mark.parametrize(("module", "arguments"), [(memory_info, {}), (cache_info, {"image": "a.example/b"})])
-def test_a_module_of_another_version_ends_before_it_does_anything(run_module, installed, module, arguments):
+def test_module_fails_early_when_package_version_differs(run_module, installed, module, arguments):
     installed("9.9.9")
     answer = run_module(module, arguments)
     assert (answer["failed"], answer["msg"]) == (True, find_problem(None))
 
 
-def test_filters_of_another_version_end_too(installed):
+def test_filters_fail_when_package_version_differs(installed):
     installed("9.9.9")
     with pytest.raises(AnsibleFilterError, match=r"has version 9\.9\.9"):
         dialect.dialect("native")
@@ -81,7 +81,7 @@ def test_filters_of_another_version_end_too(installed):
         second_scheduler_configuration.configuration({})
 
 
-def test_a_host_without_the_package_is_told_which_python_lacks_it(play, tmp_path):
+def test_host_without_package_fails_with_path_of_interpreter(play, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     bare = tmp_path / "bare" / "bin" / "python"
     tasks = [
@@ -94,7 +94,7 @@ def test_a_host_without_the_package_is_told_which_python_lacks_it(play, tmp_path
     assert all(f"`{bare} {MENDS}" in line for line in told)
 
 
-def test_an_action_needs_the_package_of_its_version_on_the_controller(play, tmp_path):
+def test_action_plugin_fails_when_package_version_on_controller_differs(play, tmp_path):
     """By a package of another version before ours, as a controller has it that was updated by half."""
     other = tmp_path / "other" / "accelkit-9.9.9.dist-info"
     other.mkdir(parents=True)

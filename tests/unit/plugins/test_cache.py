@@ -44,7 +44,7 @@ def asked(kubeconfig, monkeypatch):
     return calls
 
 
-def test_all_that_is_given_reaches_the_spec_under_its_wire_name(run_module, asked):
+def test_module_options_are_written_to_spec_and_result_is_returned(run_module, asked):
     given = {
         "image": "quay.io/acme/llama:v1",
         "image_pull_secrets": ["quay"],
@@ -78,7 +78,7 @@ def test_all_that_is_given_reaches_the_spec_under_its_wire_name(run_module, aske
     assert answer["conditions"][0]["message"] == "2 nodes have it"
 
 
-def test_what_is_not_given_stays_and_the_diff_shows_the_rest(run_module, asked):
+def test_omitted_options_are_not_written_and_diff_contains_changes(run_module, asked):
     answer = run_module(cache, {"name": "llama", "workload_namespaces": ["a"], "wait": False})
     assert asked[0][1].kind == "ClusterGKMCache"
     assert asked[0][1].spec == {"workloadNamespaces": ["a"]}
@@ -87,7 +87,7 @@ def test_what_is_not_given_stays_and_the_diff_shows_the_rest(run_module, asked):
     assert answer["diff"] == {"before": former, "after": {**former, "workloadNamespaces": ["a"]}}
 
 
-def test_check_mode_waits_for_nothing(run_module, asked):
+def test_check_mode_does_not_wait_for_cache(run_module, asked):
     answer = run_module(cache, {"name": "new", "namespace": "team", "image": "i"}, check=True)
     assert [each[0] for each in asked] == ["write", "read"]
     assert asked[0][2] is True
@@ -96,7 +96,7 @@ def test_check_mode_waits_for_nothing(run_module, asked):
 
 
 @pytest.mark.parametrize(("name", "wait", "seconds"), [("llama", True, 9), ("other", False, None)])
-def test_an_absent_cache_is_no_change(run_module, asked, name, wait, seconds):
+def test_absent_state_reports_change_only_for_existing_cache(run_module, asked, name, wait, seconds):
     given = {"state": "absent", "name": name, "namespace": "team", "timeout": 9, "wait": wait}
     answer = run_module(cache, given)
     assert asked[0][2:] == (seconds, False)
@@ -105,7 +105,7 @@ def test_an_absent_cache_is_no_change(run_module, asked, name, wait, seconds):
 
 
 @pytest.mark.parametrize(("kind", "namespace"), [("GKMCache", None), ("ClusterGKMCache", "team")])
-def test_a_kind_that_does_not_fit_its_namespace_is_refused(run_module, asked, kind, namespace):
+def test_kind_that_contradicts_namespace_is_rejected(run_module, asked, kind, namespace):
     given = {"name": "llama", "kind": kind} | ({"namespace": namespace} if namespace else {})
     answer = run_module(cache, given)
     assert "set namespace for a GKMCache" in answer["msg"]

@@ -11,7 +11,7 @@ UNSIGNED = "insecure_skip_signatures"
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_signed_image_is_verified_to_a_digest(run_module, cache_bed, check):
+def test_cache_verify_returns_digest_of_signed_image(run_module, cache_bed, check):
     cache_bed.sign()
     answer = run_module(cache_verify, cache_bed.verifying(), check=check)
     assert (answer["changed"], answer["verified"], answer["digest"]) == (False, True, cache_bed.image.digest)
@@ -20,7 +20,7 @@ def test_a_signed_image_is_verified_to_a_digest(run_module, cache_bed, check):
     assert (signature["policy"], signature["signer"], signature["format"]) == ("acme", "ci", "cosign-v3")
 
 
-def test_verifying_tells_too_whether_the_cards_can_use_the_cache(run_module, cache_bed):
+def test_cache_verify_returns_compatibility_with_cards(run_module, cache_bed):
     cache_bed.sign()
     assert run_module(cache_verify, cache_bed.verifying())["compatibility"] is None
     answer = run_module(cache_verify, cache_bed.verifying(cards=["cuda:90", "cuda:80"], triton_version="3.2.0"))
@@ -28,7 +28,7 @@ def test_verifying_tells_too_whether_the_cards_can_use_the_cache(run_module, cac
     assert [each["hit"] for each in answer["compatibility"]["cards"]] == ["likely", "miss"]
 
 
-def test_a_refused_image_fails_with_the_reason_of_each_signature(run_module, cache_bed):
+def test_cache_verify_returns_failure_reason_of_each_signature(run_module, cache_bed):
     cache_bed.sign(cache_bed.other_key)
     answer = run_module(cache_verify, cache_bed.verifying())
     assert answer["failed"] is True
@@ -37,13 +37,13 @@ def test_a_refused_image_fails_with_the_reason_of_each_signature(run_module, cac
     assert [each["reason"] for each in answer["failures"]] == ["SignatureInvalid"]
 
 
-def test_an_image_that_no_policy_covers_is_refused(run_module, cache_bed):
+def test_cache_verify_rejects_image_without_matching_policy(run_module, cache_bed):
     answer = run_module(cache_verify, {**cache_bed.verifying(), "image": "quay.io/acme/cache:v1"})
     assert (answer["reason"], answer["retryable"]) == ("NotCovered", False)
 
 
 @pytest.mark.parametrize("module", [cache_verify, cache_extract])
-def test_an_absent_registry_is_worth_another_try(run_module, cache_bed, module, monkeypatch):
+def test_unavailable_registry_is_retryable(run_module, cache_bed, module, monkeypatch):
     monkeypatch.setattr("accelkit.kernelcache.registry.exchange._FIRST_BACK_OFF_SECONDS", 0.001)
     cache_bed.fails_with(503)
     folder = {"folder": str(cache_bed.base)} if module is cache_extract else {}
@@ -51,13 +51,13 @@ def test_an_absent_registry_is_worth_another_try(run_module, cache_bed, module, 
     assert (answer["reason"], answer["retryable"]) == ("RegistryUnavailable", True)
 
 
-def test_a_policy_that_cannot_be_read_is_one_sentence(run_module, cache_bed):
+def test_unreadable_policy_error_is_one_sentence(run_module, cache_bed):
     answer = run_module(cache_verify, {**cache_bed.verifying(), "policy": "/nowhere/policy"})
     assert "cannot read the signer policy /nowhere/policy" in answer["msg"]
     assert "exception" not in answer
 
 
-def test_a_cache_is_extracted_once(run_module, cache_bed):
+def test_cache_extract_is_idempotent(run_module, cache_bed):
     cache_bed.sign()
     answer = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))
     folder = cache_bed.base / cache_bed.image.digest.replace(":", "-") / "cache"
@@ -70,7 +70,7 @@ def test_a_cache_is_extracted_once(run_module, cache_bed):
     assert again["diff"]["before"] == again["diff"]["after"] == answer["diff"]["after"]
 
 
-def test_check_mode_verifies_and_tells_where_it_would_lie(run_module, cache_bed):
+def test_check_mode_of_cache_extract_verifies_and_returns_paths(run_module, cache_bed):
     cache_bed.sign()
     answer = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy, mount_path="/cache"), check=True)
     assert not cache_bed.base.exists()
@@ -85,27 +85,27 @@ def test_check_mode_verifies_and_tells_where_it_would_lie(run_module, cache_bed)
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_refused_image_is_not_extracted(run_module, cache_bed, check):
+def test_cache_extract_rejects_unsigned_image(run_module, cache_bed, check):
     answer = run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy), check=check)
     assert (answer["reason"], answer["failures"][0]["reason"]) == ("NoSignatures", "NoSignatures")
     assert not cache_bed.base.exists()
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_an_image_that_fits_no_card_is_not_extracted(run_module, cache_bed, check):
+def test_cache_extract_rejects_image_that_fits_no_card(run_module, cache_bed, check):
     answer = run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "cards": ["cuda:80"]}), check=check)
     assert "the cache fits none of the cards (ArchMismatch" in answer["msg"]
     assert not cache_bed.base.exists()
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_an_image_that_is_too_large_is_not_extracted(run_module, cache_bed, check):
+def test_cache_extract_rejects_image_over_size_limit(run_module, cache_bed, check):
     answer = run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "max_gib": 0}), check=check)
     assert "bytes; at most 0 are allowed" in answer["msg"]
     assert [*cache_bed.base.glob("sha256-*")] == []
 
 
-def test_one_file_may_be_as_large_as_the_whole_cache(run_module, cache_bed, monkeypatch):
+def test_cache_extract_applies_size_limit_to_single_file(run_module, cache_bed, monkeypatch):
     asked = []
 
     async def extract(client, order):
@@ -118,7 +118,7 @@ def test_one_file_may_be_as_large_as_the_whole_cache(run_module, cache_bed, monk
     assert [(each.total_bytes, each.file_bytes) for each in asked] == [(20 << 30, 20 << 30)]
 
 
-def test_another_tag_of_a_cache_that_is_there_changes_nothing(run_module, cache_bed):
+def test_extracting_other_tag_of_same_digest_changes_nothing(run_module, cache_bed):
     cache_bed.sign()
     run_module(cache_extract, cache_bed.extracting(policy=cache_bed.policy))
     cache_bed.caches.publish(cache_bed.host, cache_bed.source, tag="v2")
@@ -129,7 +129,7 @@ def test_another_tag_of_a_cache_that_is_there_changes_nothing(run_module, cache_
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_verdicts_on_cards_are_returned(run_module, cache_bed, check):
+def test_cache_extract_returns_verdict_for_each_card(run_module, cache_bed, check):
     given = cache_bed.extracting(**{UNSIGNED: True, "cards": ["cuda:90", "cuda:80"]})
     verdicts = run_module(cache_extract, given, check=check)["compatibility"]
     assert (verdicts["fit"], [each["verdict"] for each in verdicts["cards"]]) == (
@@ -138,7 +138,7 @@ def test_verdicts_on_cards_are_returned(run_module, cache_bed, check):
 
 
 @pytest.mark.parametrize("by", ["tag", "digest"])
-def test_a_cache_is_verified_again_where_other_policies_are_given(run_module, cache_bed, by):
+def test_extracted_cache_is_verified_again_with_other_policy(run_module, cache_bed, by):
     name = cache_bed.name if by == "tag" else f"{cache_bed.name}@{cache_bed.image.digest}"
     run_module(cache_extract, {**cache_bed.extracting(**{UNSIGNED: True}), "image": name})
     signed = {**cache_bed.extracting(policy=cache_bed.policy), "image": name}
@@ -153,7 +153,7 @@ def test_a_cache_is_verified_again_where_other_policies_are_given(run_module, ca
     assert run_module(cache_extract, signed)["changed"] is False
 
 
-def test_info_returns_what_an_image_says_and_how_it_fits(run_module, cache_bed):
+def test_cache_info_returns_metadata_and_compatibility_of_image(run_module, cache_bed):
     answer = run_module(cache_info, cache_bed.arguments(image=cache_bed.name, cards=["cuda:90"]))
     cache = answer["cache"]
     assert (answer["changed"], cache["digest"], cache["format"]) == (False, cache_bed.image.digest, "triton")
@@ -162,7 +162,7 @@ def test_info_returns_what_an_image_says_and_how_it_fits(run_module, cache_bed):
 
 
 @pytest.mark.parametrize(("version", "hit", "agrees"), [("3.2.0", "likely", True), ("3.3.0", "miss", False)])
-def test_info_says_how_likely_a_workload_finds_its_kernels(run_module, cache_bed, version, hit, agrees):
+def test_cache_info_returns_hit_likelihood_for_workload_versions(run_module, cache_bed, version, hit, agrees):
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
     given = {"cards": ["cuda:90"], "triton_version": version, "folder": str(cache_bed.base)}
     answer = run_module(cache_info, cache_bed.arguments(image=cache_bed.name, **given))
@@ -171,7 +171,7 @@ def test_info_says_how_likely_a_workload_finds_its_kernels(run_module, cache_bed
         assert (card["hit"], card["factors"][0]["agrees"]) == (hit, agrees)
 
 
-def test_info_lists_what_is_extracted_and_what_is_not_whole(run_module, cache_bed):
+def test_cache_info_lists_extracted_and_unusable_caches(run_module, cache_bed):
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True, "mount_path": "/cache"}))
     broken = cache_bed.base / f"sha256-{'0' * 64}"
@@ -183,14 +183,14 @@ def test_info_lists_what_is_extracted_and_what_is_not_whole(run_module, cache_be
     assert answer["unusable"] == [str(broken)]
 
 
-def test_info_judges_what_is_extracted_without_the_registry(run_module, cache_bed):
+def test_cache_info_returns_compatibility_of_extracted_cache_offline(run_module, cache_bed):
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
     answer = run_module(cache_info, {"folder": str(cache_bed.base), "cards": ["cuda:80"]})
     assert answer["extracted"][0]["compatibility"]["fit"] == "none"
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_cache_that_is_there_is_judged_for_the_cards_of_now(run_module, cache_bed, check):
+def test_extracted_cache_is_checked_for_requested_cards(run_module, cache_bed, check):
     run_module(cache_extract, cache_bed.extracting(**{UNSIGNED: True}))
     given = cache_bed.extracting(**{UNSIGNED: True})
     answer = run_module(cache_extract, {**given, "cards": ["cuda:90"]}, check=check)
@@ -198,12 +198,12 @@ def test_a_cache_that_is_there_is_judged_for_the_cards_of_now(run_module, cache_
     assert "fits none of the cards" in run_module(cache_extract, {**given, "cards": ["cuda:80"]}, check=check)["msg"]
 
 
-def test_where_nothing_was_extracted_nothing_is_listed(run_module, tmp_path):
+def test_cache_info_returns_empty_lists_for_missing_folder(run_module, tmp_path):
     answer = run_module(cache_info, {"folder": str(tmp_path / "none")})
     assert (answer["extracted"], answer["unusable"]) == ([], [])
 
 
-def test_the_names_of_users_are_not_blotted_out_of_answers(run_module, cache_bed):
+def test_user_names_are_not_masked_in_results(run_module, cache_bed):
     logins = [{"registry": cache_bed.host, "username": "team", "password": "cret"}]
     assert (
         "/team/cache"
@@ -211,7 +211,7 @@ def test_the_names_of_users_are_not_blotted_out_of_answers(run_module, cache_bed
     )
 
 
-def test_a_login_is_used(run_module, cache_bed):
+def test_registry_login_is_used(run_module, cache_bed):
     cache_bed.demands("team", "cret")
     assert (
         "requires a user name and a password"
@@ -222,7 +222,7 @@ def test_a_login_is_used(run_module, cache_bed):
     assert answer["cache"]["digest"] == cache_bed.image.digest
 
 
-def test_mirrors_are_asked_before_the_registry(run_module, cache_bed):
+def test_mirrors_are_used_before_registry(run_module, cache_bed):
     given = {**cache_bed.arguments(image="quay.io/cache:v1"), "registry_mirrors": {"quay.io": f"{cache_bed.host}/team"}}
     assert run_module(cache_info, given)["cache"]["digest"] == cache_bed.image.digest
     listed = {**given, "registry_mirrors": {"quay.io": ["127.0.0.1:1", f"{cache_bed.host}/team"]}}
@@ -265,7 +265,7 @@ IMAGE = {"image": "registry.example/a"}
         (cache_copy, {"source": "a/b", "target": f"a.b/c@sha256:{'0' * 64}"}, "has a digest"),
     ],
 )
-def test_bad_input_is_one_sentence(run_module, module, given, message):
+def test_invalid_input_is_rejected_with_one_sentence(run_module, module, given, message):
     answer = run_module(module, given)
     assert message in answer["msg"]
     assert "exception" not in answer

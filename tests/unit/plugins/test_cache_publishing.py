@@ -23,7 +23,7 @@ def building(cache_bed, **more):
     return cache_bed.arguments(image=name, folder=str(cache_bed.source), architecture="amd64", **more)
 
 
-def test_an_image_is_pushed_once(run_module, cache_bed):
+def test_cache_build_is_idempotent(run_module, cache_bed):
     answer = run_module(cache_build, building(cache_bed))
     assert (answer["changed"], answer["pushed"], answer["signed"]) == (True, True, False)
     assert answer["diff"]["before"]["digest"] is None
@@ -36,7 +36,7 @@ def test_an_image_is_pushed_once(run_module, cache_bed):
     assert {each.method for each in sent} == {"GET"}
 
 
-def test_check_mode_builds_and_pushes_nothing(run_module, cache_bed):
+def test_check_mode_of_cache_build_pushes_nothing(run_module, cache_bed):
     checked = run_module(cache_build, building(cache_bed), check=True)
     assert (checked["changed"], checked["pushed"]) == (True, False)
     assert cache_bed.pushed("team/built", "v1") is None
@@ -45,7 +45,7 @@ def test_check_mode_builds_and_pushes_nothing(run_module, cache_bed):
     assert run_module(cache_build, building(cache_bed), check=True)["changed"] is False
 
 
-def test_a_changed_folder_moves_the_tag(run_module, cache_bed):
+def test_changed_folder_updates_tag(run_module, cache_bed):
     before = run_module(cache_build, building(cache_bed))["digest"]
     (next(cache_bed.source.iterdir()) / "more").write_text("more")
     answer = run_module(cache_build, building(cache_bed))
@@ -53,7 +53,7 @@ def test_a_changed_folder_moves_the_tag(run_module, cache_bed):
     assert answer["diff"]["before"]["digest"] == before != answer["digest"]
 
 
-def test_an_image_is_signed_where_it_bears_no_signature(run_module, cache_bed, cosign, tmp_path):
+def test_cache_build_signs_image_without_signature_once(run_module, cache_bed, cosign, tmp_path):
     given = {**building(cache_bed, sign=True, sign_key="k8s://a/b", cosign=str(cosign)), "image": cache_bed.name}
     assert run_module(cache_build, given, check=True)["signed"] is True
     assert not (tmp_path / "called").exists()
@@ -70,13 +70,13 @@ def test_an_image_is_signed_where_it_bears_no_signature(run_module, cache_bed, c
     assert again["diff"]["before"] == again["diff"]["after"] == {"digest": cache_bed.image.digest, "signed": True}
 
 
-def test_an_attestation_is_no_signature(run_module, cache_bed, cosign):
+def test_attestation_does_not_count_as_signature(run_module, cache_bed, cosign):
     cache_bed.attest()
     given = {**building(cache_bed, sign=True, cosign=str(cosign)), "image": cache_bed.name}
     assert run_module(cache_build, given, check=True)["signed"] is True
 
 
-def test_cosign_gets_the_login_and_nobody_else_keeps_it(run_module, cache_bed, cosign, tmp_path):
+def test_cosign_receives_registry_login_that_is_absent_from_result(run_module, cache_bed, cosign, tmp_path):
     logins = [{"registry": cache_bed.host, "username": "team", "password": "se:cret"}]
     given = {**building(cache_bed, sign=True, cosign=str(cosign), registry_logins=logins), "image": cache_bed.name}
     answer = run_module(cache_build, given)
@@ -90,7 +90,7 @@ def copying(cache_bed, **more):
     return cache_bed.arguments(source=cache_bed.name, target=f"{cache_bed.host}/team/copy:v1", **more)
 
 
-def test_an_image_is_copied_once_with_what_signs_it(run_module, cache_bed):
+def test_cache_copy_copies_image_and_signatures_once(run_module, cache_bed):
     cache_bed.sign()
     cache_bed.sign(version=2)
     checked = run_module(cache_copy, copying(cache_bed), check=True)
@@ -105,7 +105,7 @@ def test_an_image_is_copied_once_with_what_signs_it(run_module, cache_bed):
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_signature_that_came_later_is_copied(run_module, cache_bed, version):
+def test_cache_copy_copies_signature_added_later(run_module, cache_bed, version):
     run_module(cache_copy, copying(cache_bed))
     cache_bed.sign(version=version)
     without = run_module(cache_copy, copying(cache_bed, signatures=False))
@@ -116,7 +116,7 @@ def test_a_signature_that_came_later_is_copied(run_module, cache_bed, version):
     assert run_module(cache_copy, copying(cache_bed))["changed"] is False
 
 
-def test_a_folder_without_a_cache_is_one_sentence(run_module, cache_bed, tmp_path):
+def test_folder_without_cache_is_rejected_with_one_sentence(run_module, cache_bed, tmp_path):
     for folder in (tmp_path / "none", tmp_path / "caches"):
         (tmp_path / "caches").mkdir(exist_ok=True)
         answer = run_module(cache_build, {**building(cache_bed), "folder": str(folder)})

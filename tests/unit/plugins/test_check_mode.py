@@ -96,7 +96,7 @@ def run_checked(monkeypatch, run_module, kubeconfig, api):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_would_change_is_told_and_nothing_is_written(run_checked, name):
+def test_check_mode_reports_change_and_writes_nothing(run_checked, name):
     module, given = CHANGES[name]
     answer, written = run_checked(module, given)
     assert not answer.get("failed"), answer
@@ -104,6 +104,6 @@ def test_what_would_change_is_told_and_nothing_is_written(run_checked, name):
     assert answer["changed"] or name in UNCHANGED
 
 
-def test_every_module_that_speaks_to_the_api_server_is_held_to_it():
+def test_each_module_with_api_access_has_check_mode_test():
     speaking = {path.stem for path in MODULES.glob("*.py") if "module_utils._api import" in path.read_text()}
     assert speaking == {module for module, _given in CHANGES.values()} | READING | ELSEWHERE | WAITING

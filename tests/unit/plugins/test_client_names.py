@@ -10,11 +10,11 @@ from accelkit.install.certificates.issuing import Authority
     ("common", "dns", "names"),
     [("kube", (), ["kube"]), ("kube", ("b.example", "a.example"), ["a.example", "b.example", "kube"])],
 )
-def test_the_names_of_a_certificate_are_its_common_name_and_its_dns_names(common, dns, names):
+def test_client_names_are_common_name_and_dns_names(common, dns, names):
     pair = Authority("company")._issue(common, "group", ExtendedKeyUsageOID.CLIENT_AUTH, dns)
     assert plugin.client_names(pair.certificate.decode()) == names
 
 
-def test_what_is_no_certificate_is_an_error():
+def test_invalid_client_certificate_raises_filter_error():
     with pytest.raises(AnsibleFilterError, match="cannot read the client's certificate"):
         plugin.client_names("nonsense")

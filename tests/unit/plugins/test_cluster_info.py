@@ -3,7 +3,7 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import cluster_info
 from accelkit.install.cluster import Cluster, ClusterNode
 
 
-def test_version_and_nodes_are_returned(run_module, stub):
+def test_cluster_info_returns_version_and_nodes(run_module, stub):
     node = ClusterNode("n", "192.0.2.1", control_plane=True)
     stub(cluster_info, "read_cluster", Cluster("https://a", "v1.34.4", (node,)))
     answer = run_module(cluster_info, {})
@@ -11,7 +11,7 @@ def test_version_and_nodes_are_returned(run_module, stub):
     assert answer["nodes"] == [{"name": "n", "address": "192.0.2.1", "control_plane": True}]
 
 
-def test_an_api_server_that_is_away_is_one_sentence(run_module, kubeconfig):
+def test_unreachable_api_server_error_is_one_line(run_module, kubeconfig):
     answer = run_module(cluster_info, {"request_timeout": 2})
     assert answer["failed"]
     assert answer["msg"].startswith("GET http://127.0.0.1:9/version received no response: ")

@@ -6,7 +6,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 
 @pytest.mark.parametrize("name", list_dialect_names())
-def test_a_dialect_is_told_as_its_file_has_it(name):
+def test_dialect_filter_returns_fields_of_dialect_file(name):
     dialect = load_dialect(name)
     assert plugin.dialect(name) == {
         "name": name,
@@ -20,12 +20,12 @@ def test_a_dialect_is_told_as_its_file_has_it(name):
     }
 
 
-def test_an_unknown_dialect_is_an_error_that_names_the_known_ones():
+def test_unknown_dialect_raises_error_with_choices():
     with pytest.raises(AnsibleFilterError, match=r"unknown dialect 'klingon'.*gcushare"):
         plugin.dialect("klingon")
 
 
-def test_playbooks_use_it_in_check_mode(play):
+def test_dialect_filter_works_in_check_mode(play):
     message = "{{ ['gcushare', 'native'] | map('accelkit.kubernetes.dialect') | map(attribute='resources') | flatten }}"
     done = play([{"ansible.builtin.debug": {"msg": message}}], "--check")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -33,12 +33,12 @@ def test_playbooks_use_it_in_check_mode(play):
         assert resource in done.stdout
 
 
-def test_who_only_watches_cards_is_guarded_too():
+def test_guarded_resources_include_monitoring_resources():
     found = plugin.dialect("gas")
     assert {"gpu.intel.com/i915", "gpu.intel.com/i915_monitoring", "gpu.intel.com/xe_monitoring"} <= {*found["guarded"]}
     assert "gpu.intel.com/i915_monitoring" not in found["resources"]
 
 
 @pytest.mark.parametrize(("name", "listed"), [("aliyun", True), ("gcushare", False), ("native", False)])
-def test_whether_bad_cards_are_listed_is_reported(name, listed):
+def test_unhealthy_cards_is_returned_for_each_dialect(name, listed):
     assert plugin.dialect(name)["unhealthy_cards"] is listed

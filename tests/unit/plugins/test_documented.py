@@ -7,7 +7,7 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented im
 EXTENDER = {"url_prefix": "https://10.0.0.1:32766"}
 
 
-def test_an_option_keeps_what_a_specification_has_of_it():
+def test_argument_spec_is_built_from_documentation():
     documentation = """
     options:
       one:
@@ -24,7 +24,7 @@ def test_an_option_keeps_what_a_specification_has_of_it():
     }
 
 
-def test_defaults_of_suboptions_are_filled_in():
+def test_defaults_of_suboptions_are_applied():
     validated = ArgumentSpecValidator(read_argument_spec(scheduler_config.DOCUMENTATION)).validate(
         {"extender": EXTENDER}
     )
@@ -34,7 +34,7 @@ def test_defaults_of_suboptions_are_filled_in():
     assert validated.validated_parameters["credentials"] is None
 
 
-def test_a_value_outside_its_choices_is_refused():
+def test_invalid_choice_is_rejected():
     spec = read_argument_spec(node_image.DOCUMENTATION)
     errors = ArgumentSpecValidator(spec).validate({"state": "gone"}).errors.messages
     assert any("value of state must be one of: present, absent, got: gone" in each for each in errors)

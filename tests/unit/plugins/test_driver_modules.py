@@ -43,7 +43,7 @@ def container(**changed):
     return {"vendors": VENDORS, "mode": "container", **changed}
 
 
-def test_a_plan_changes_nothing(run_module, api):
+def test_driver_plan_returns_sets_and_problems_without_writing(run_module, api):
     api.store(NODES, write_node("a"))
     api.store(NODES, write_node("b", ready="False"))
     answer = run_module(driver_plan, container())
@@ -57,7 +57,7 @@ def test_a_plan_changes_nothing(run_module, api):
     assert (answer["missing"], answer["module_manager"]) == ([], False)
 
 
-def test_kernels_are_recorded_once_and_taken_off_again(run_module, api):
+def test_kernel_labels_are_added_once_and_removed(run_module, api):
     api.store(NODES, write_node("a"))
     would = run_module(driver_plan, container(state="recorded"), check=True)
     assert (would["changed"], would["after"], api.writes) == (True, {"a": {DRIVER_KERNEL_LABEL: KERNEL, **VENDOR}}, [])
@@ -69,7 +69,7 @@ def test_kernels_are_recorded_once_and_taken_off_again(run_module, api):
     assert not run_module(driver_plan, {"state": "absent"})["changed"]
 
 
-def test_other_modes_plan_no_daemon_sets(run_module, api):
+def test_package_mode_plans_no_daemon_sets(run_module, api):
     api.store(NODES, write_node("a", cards=(build_card(driver="535"),)))
     answer = run_module(driver_plan, {"vendors": VENDORS, "mode": "package", "state": "recorded"})
     assert (answer["sets"], answer["changed"]) == ([], False)
@@ -77,7 +77,7 @@ def test_other_modes_plan_no_daemon_sets(run_module, api):
     assert answer["outdated"] == [{"node": "a", "why": why, "cordoned": False}]
 
 
-def test_an_upgrade_is_begun_resumed_and_ended(run_module, api):
+def test_node_cordon_starts_resumes_and_completes_upgrade(run_module, api):
     api.store(NODES, write_node("a"))
     begun = run_module(node_cordon, {"state": "cordoned", "name": "a", "target": "550"})
     assert (begun["changed"], begun["phase"], begun["ours"]) == (True, "drain", True)
@@ -92,7 +92,7 @@ def test_an_upgrade_is_begun_resumed_and_ended(run_module, api):
     assert not run_module(node_cordon, {"state": "released", "name": "a"})["changed"]
 
 
-def test_a_failure_stays_on_the_node(run_module, api):
+def test_upgrade_failure_is_recorded_on_node(run_module, api):
     api.store(NODES, write_node("a"))
     run_module(node_cordon, {"state": "cordoned", "name": "a"})
     run_module(node_cordon, {"state": "released", "name": "a", "failure": "it hangs"})
@@ -101,23 +101,23 @@ def test_a_failure_stays_on_the_node(run_module, api):
     assert not run_module(node_cordon, {"state": "released", "name": "a"})["changed"]
 
 
-def test_advancing_needs_to_know_which_upgrade(run_module, api):
+def test_advancing_upgrade_requires_began_at(run_module, api):
     assert "began_at" in run_module(node_cordon, {"state": "advanced", "name": "a", "phase": "upgrade"})["msg"]
 
 
-def test_a_node_that_nobody_uses_is_drained_at_once(run_module, api):
+def test_node_drain_evicts_nothing_on_unused_node(run_module, api):
     api.store(NODES, write_node("a"))
     answer = run_module(node_drain, {"name": "a", "vendor": "nvidia"})
     assert (answer["changed"], answer["evicted"], answer["staying"]) == (False, [], [])
 
 
-def test_a_driver_that_works_is_not_waited_for(run_module, api):
+def test_node_driver_does_not_wait_for_ready_driver(run_module, api):
     api.store(NODES, write_node("a", cards=(build_card(driver="550"),)))
     answer = run_module(node_driver, {"name": "a", "versions": {"nvidia": "550"}})
     assert (answer["changed"], answer["deleted"]) == (False, [])
 
 
-def test_answers_are_told_by_node(run_module, api):
+def test_future_check_returns_answer_for_each_node_and_aspect(run_module, api):
     api.store(NODES, write_node("a", kernel=OTHER))
     api.store(NODES, write_node("b", kubelet="v1.29.1"))
     api.store(NODES, write_node("c", vendors=()))
@@ -139,7 +139,7 @@ def test_answers_are_told_by_node(run_module, api):
 OPERATOR = {"kmm.node.kubernetes.io/kmm.nvidia.ready": ""}
 
 
-def test_a_node_whose_driver_somebody_else_loads_is_left_out_unless_it_is_adopted(run_module, api):
+def test_node_with_foreign_driver_is_excluded_unless_adopted(run_module, api):
     api.store(NODES, write_node("a", labels=OPERATOR))
     answer = run_module(driver_plan, container())
     assert (answer["sets"], answer["vendors"]) == ([], {})
@@ -148,7 +148,7 @@ def test_a_node_whose_driver_somebody_else_loads_is_left_out_unless_it_is_adopte
     assert ([each["nodes"] for each in adopted["sets"]], adopted["owned"]) == ([["a"]], {})
 
 
-def test_drivers_that_are_only_verified_are_nobodys_to_leave_out(run_module, api):
+def test_preinstalled_mode_includes_nodes_with_foreign_driver(run_module, api):
     api.store(NODES, write_node("a", labels=OPERATOR))
     answer = run_module(driver_plan, container(mode="preinstalled"))
     assert (answer["vendors"], answer["owned"]) == ({"a": ["nvidia"]}, {})

@@ -4,10 +4,10 @@ from ansible_collections.accelkit.kubernetes.plugins.filter import duration_seco
 
 
 @pytest.mark.parametrize(("duration", "seconds"), [("10s", 10), ("1m30s", 90), ("2.5s", 2.5), ("500ms", 0.5)])
-def test_a_duration_of_go_is_seconds(duration, seconds):
+def test_go_duration_is_converted_to_seconds(duration, seconds):
     assert plugin.duration_seconds(duration) == seconds
 
 
-def test_what_is_no_duration_is_an_error():
+def test_invalid_duration_raises_filter_error():
     with pytest.raises(AnsibleFilterError, match="'10' is not a valid duration"):
         plugin.duration_seconds(10)

@@ -25,7 +25,7 @@ def _environment(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_file_is_written_once(run_module, tmp_path):
+def test_writing_manifest_is_idempotent(run_module, tmp_path):
     answer = run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")})
     assert (answer["changed"], answer["files"]) == (True, [str(tmp_path / "o" / FILE)])
     assert answer["diff"][0]["before"] == ""
@@ -34,7 +34,7 @@ def test_a_file_is_written_once(run_module, tmp_path):
     assert (again["changed"], again["files"], again["diff"]) == (False, answer["files"], [])
 
 
-def test_check_mode_writes_nothing_and_shows_the_same_diff(run_module, tmp_path):
+def test_check_mode_writes_nothing_and_returns_same_diff(run_module, tmp_path):
     checked = run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")}, check=True)
     assert not (tmp_path / "o").exists()
     assert checked == {**run_module(example_manifests, {**ONE, "output": str(tmp_path / "o")}), **invocation(checked)}
@@ -45,13 +45,13 @@ def invocation(answer):
     return {"invocation": answer["invocation"]}
 
 
-def test_a_set_is_written_file_by_file(run_module, tmp_path):
+def test_set_is_written_as_one_file_per_example(run_module, tmp_path):
     answer = run_module(example_manifests, {"set": "kind", "output": str(tmp_path)})
     assert answer["files"] == [str(tmp_path / each.file_name) for each in SETS["kind"]]
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_absent_deletes_the_files_of_what_is_named(run_module, tmp_path, check):
+def test_absent_state_deletes_files_of_selected_examples(run_module, tmp_path, check):
     run_module(example_manifests, {"set": "kind", "output": str(tmp_path)})
     (tmp_path / "mine.yaml").touch()
     name = SETS["kind"][0].file_name
@@ -66,7 +66,7 @@ def test_absent_deletes_the_files_of_what_is_named(run_module, tmp_path, check):
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_set_is_deployed_and_says_what_became_of_each_object(run_module, cluster, tmp_path, check):
+def test_deploying_set_returns_outcome_of_each_object(run_module, cluster, tmp_path, check):
     given = {"state": "deployed", "set": "nfd-cuda", "timeout": 7, "output": str(tmp_path / "o")}
     answer = run_module(example_manifests, given, check=check)
     [((objects,), options)] = cluster["created"]
@@ -80,14 +80,14 @@ def test_a_set_is_deployed_and_says_what_became_of_each_object(run_module, clust
     assert (tmp_path / "o").exists() != check
 
 
-def test_a_set_is_undeployed_whatever_files_the_environment_names(run_module, cluster, monkeypatch):
+def test_undeploying_set_ignores_custom_files_of_environment(run_module, cluster, monkeypatch):
     monkeypatch.setenv("CUSTOM_AFFINITY", "/nowhere")
     answer = run_module(example_manifests, {"state": "undeployed", "set": "kind"})
     assert cluster["deleted"]
     assert answer["diff"][-1]["after"]["Namespace n"] == "absent"
 
 
-def test_custom_files_come_by_option_or_environment(run_module, tmp_path, monkeypatch):
+def test_custom_files_are_read_from_options_and_environment(run_module, tmp_path, monkeypatch):
     (tmp_path / "toleration").write_text("    operator: Exists")
     (tmp_path / "selector").write_text("    zone: a")
     monkeypatch.setenv("CUSTOM_TOLERATION", str(tmp_path / "toleration"))
@@ -110,7 +110,7 @@ def test_custom_files_come_by_option_or_environment(run_module, tmp_path, monkey
         ({**ONE, "output": "/proc/o"}, "cannot write /proc/o/rwo-ns-rocm-v3-kind.yaml"),
     ],
 )
-def test_bad_input_is_one_sentence(run_module, given, message):
+def test_invalid_input_is_rejected_with_one_sentence(run_module, given, message):
     answer = run_module(example_manifests, given)
     assert message in answer["msg"]
     assert "exception" not in answer

@@ -5,7 +5,7 @@ from accelkit.install.adoption import Adoption
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_what_is_taken_over_is_told_and_is_a_change(run_module, stub, check):
+def test_adopted_releases_and_nodes_are_returned_as_change(run_module, stub, check):
     asked = stub(gcushare_adopt, "adopt_gcushare", Adoption(["kube-system/gcushare"], ["a", "b"], "0.1GiB"))
     answer = run_module(gcushare_adopt, {}, check=check)
     assert asked == [((), {"check": check})]
@@ -23,6 +23,6 @@ def test_what_is_taken_over_is_told_and_is_a_change(run_module, stub, check):
     [(["d/gcushare"], (), True), ((), ["a"], True), ((), (), False)],
     ids=["releases", "nodes", "nothing"],
 )
-def test_releases_or_nodes_alone_are_a_change(run_module, stub, releases, nodes, changed):
+def test_adopted_releases_or_nodes_alone_are_a_change(run_module, stub, releases, nodes, changed):
     stub(gcushare_adopt, "adopt_gcushare", Adoption(releases, nodes))
     assert run_module(gcushare_adopt, {})["changed"] is changed

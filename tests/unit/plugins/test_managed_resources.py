@@ -12,7 +12,7 @@ def calls(stub):
     return stub(managed_resources, "record_managed", found)
 
 
-def test_the_record_is_written_with_what_is_given(run_module, calls):
+def test_record_is_written_with_given_resources_and_schedulers(run_module, calls):
     answer = run_module(managed_resources, {"namespace": "n", "resources": ["a"], "schedulers": ["cp"]})
     told = {"namespace": "n", "resources": ["a"], "schedulers": ["cp"], "complete": True, "check": False}
     assert calls == [((), told)]
@@ -21,7 +21,7 @@ def test_the_record_is_written_with_what_is_given(run_module, calls):
     assert answer["diff"] == {"before": {"resources": None}, "after": {"resources": ["a"]}}
 
 
-def test_without_names_the_schedulers_are_not_compared(run_module, calls):
+def test_schedulers_are_not_compared_when_omitted(run_module, calls):
     run_module(managed_resources, {})
     [(_arguments, given)] = calls
     assert given["schedulers"] is None
@@ -29,14 +29,14 @@ def test_without_names_the_schedulers_are_not_compared(run_module, calls):
 
 
 @pytest.mark.usefixtures("calls")
-def test_a_resource_that_is_not_recorded_is_a_warning(run_module, warnings):
+def test_resource_missing_in_record_is_a_warning(run_module, warnings):
     run_module(managed_resources, {"resources": ["a"], "complete": False})
     assert warnings == []
     run_module(managed_resources, {"resources": ["a", "b"], "complete": False})
     assert warnings == ["b not added to the record of managed resources: not all were configured"]
 
 
-def test_the_record_is_deleted(run_module, stub):
+def test_absent_state_deletes_record(run_module, stub):
     asked = stub(managed_resources, "delete_record", Management(changed=True, recorded=None, resources=()))
     assert run_module(managed_resources, {"state": "absent", "namespace": "n"}, check=True)["changed"]
     assert asked == [((), {"namespace": "n", "check": True})]

@@ -51,7 +51,7 @@ def _cluster(monkeypatch, stub):
     monkeypatch.setattr(evidence, "gather", gather)
 
 
-def test_info_returns_what_inspect_shows(run_module):
+def test_memory_info_returns_inspection_of_cluster(run_module):
     answer = run_module(memory_info, {})
     assert answer["changed"] is False
     assert answer["inspection"]["version"] == 1
@@ -59,7 +59,7 @@ def test_info_returns_what_inspect_shows(run_module):
     assert answer["inspection"]["totals"]["cards"] == 3
 
 
-def test_info_of_one_node_sums_that_node(run_module):
+def test_memory_info_of_one_node_has_totals_of_that_node(run_module):
     inspection = run_module(memory_info, {"node": ["b"]})["inspection"]
     assert [each["name"] for each in inspection["nodes"]] == ["b"]
     assert inspection["totals"] == {
@@ -70,7 +70,7 @@ def test_info_of_one_node_sums_that_node(run_module):
     }
 
 
-def test_check_names_every_card_over_capacity(run_module):
+def test_memory_check_lists_each_card_over_capacity(run_module):
     answer = run_module(memory_check, {"wait_seconds": 0})
     assert answer["failed"]
     sentence = (
@@ -81,12 +81,12 @@ def test_check_names_every_card_over_capacity(run_module):
     assert [each["kind"] for each in answer["findings"]] == ["over_capacity"]
 
 
-def test_check_names_every_card_short_of_memory(run_module):
+def test_memory_check_lists_each_card_with_too_little_free_memory(run_module):
     answer = run_module(memory_check, {"min_free": "4GiB", "wait_seconds": 0}, check=True)
     assert answer["msg"].startswith("2 cards are inconsistent: card a-1 of a has 2 GiB free, less than 4 GiB; card b-0")
 
 
-def test_check_of_sound_nodes_passes(run_module):
+def test_memory_check_passes_for_consistent_nodes(run_module):
     answer = run_module(memory_check, {"nodes": ["a"], "min_free": "2GiB"})
     assert not answer.get("failed")
     assert answer["findings"] == []
@@ -95,7 +95,7 @@ def test_check_of_sound_nodes_passes(run_module):
     assert answer["notes"] == ["the ledger is not compared, because it was not requested"]
 
 
-def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
+def test_memory_check_lists_differences_of_kubelet_allocation(run_module, stub):
     strange = Allocations("a", (), (StrangeProcess("a-0", 7, "miner"),))
     stub(evidence, "gather", AuditEvidence(assemble([node("a")], GIB), [], {"a": strange}, None, {}))
     answer = run_module(memory_check, {"nodes": ["a"], "wait_seconds": 0})
@@ -113,24 +113,24 @@ def test_check_names_what_the_kubelets_gave_otherwise(run_module, stub):
         ({"kubeconfig": "/nowhere/config"}, "cannot read kubeconfig /nowhere/config"),
     ],
 )
-def test_bad_input_is_one_sentence(run_module, arguments, message):
+def test_invalid_input_is_rejected_with_one_sentence(run_module, arguments, message):
     answer = run_module(memory_check, arguments)
     assert message in answer["msg"]
     assert "exception" not in answer
 
 
-def test_a_card_that_was_over_capacity_for_a_moment_is_no_finding(run_module, stub):
+def test_temporary_overcommit_is_not_a_finding(run_module, stub):
     settled = assemble([node("b", card("b-0", 16, 16))], GIB)
     stub(evidence, "gather", AuditEvidence(settled, [], {"b": ALLOCATIONS}, None, {}))
     assert not run_module(memory_check, {"nodes": ["b"]}).get("failed")
 
 
-def test_kinds_that_are_not_named_do_not_count(run_module):
+def test_memory_check_ignores_kinds_that_are_not_selected(run_module):
     assert not run_module(memory_check, {"kinds": ["unassigned_pod"], "wait_seconds": 0}).get("failed")
     assert run_module(memory_check, {"kinds": ["over_capacity"], "wait_seconds": 0})["failed"]
 
 
-def test_pods_that_were_bound_past_the_extender_are_named_with_what_to_do(run_module, stub):
+def test_pods_bound_without_extender_are_listed_with_next_step(run_module, stub):
     began = datetime(2026, 1, 1, tzinfo=UTC)
     found = AuditFinding("a", "", "d/p", "bound_past_extender", "pod d/p was bound to a without the extender")
     stub(_inspection, "find_run_start", began)

@@ -25,7 +25,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("module", CASES, ids=lambda module: module.__name__.rpartition(".")[2])
-def test_an_error_is_its_sentence(run_module, stub, module):
+def test_api_error_is_returned_as_one_sentence_with_next_step(run_module, stub, module):
     place, name, given = CASES[module]
     stub(place, name, ApiError("nodes is forbidden", status=403, next_step="ask for rights"))
     answer = run_module(module, given)

@@ -15,7 +15,7 @@ def cluster(stub):
     return make
 
 
-def test_nodes_with_cards_are_returned_and_what_is_not_known_is_reported(run_module, cluster):
+def test_nodes_with_cards_and_problems_are_returned(run_module, cluster):
     nodes = {"a": False, "b": False, "c": False}
     listed, asked = cluster(nodes, Findings({"a": 2, "b": 0}, problems={"c": "its pod did not end in time"}))
     answer = run_module(node_discover, {"image": "i", "host_root": "/tree", "timeout": 7})
@@ -25,7 +25,7 @@ def test_nodes_with_cards_are_returned_and_what_is_not_known_is_reported(run_mod
     assert answer["problems"] == {"c": "its pod did not end in time"}
 
 
-def test_the_named_nodes_are_looked_at_as_node_agents_will(run_module, cluster):
+def test_named_nodes_are_examined_with_driver_settings_of_agents(run_module, cluster):
     listed, asked = cluster({"a": False}, Findings({"a": 2}))
     given = {"driver_root": "/run/nvidia/driver", "runtime_class": "nvidia", "cdi_devices": ["x/y=z"]}
     run_module(node_discover, {"image": "i", "nodes": ["a"], "privileged": True, **given})
@@ -34,7 +34,7 @@ def test_the_named_nodes_are_looked_at_as_node_agents_will(run_module, cluster):
     assert asked == [((["a"], DiscoveryPod("accelkit", "i", reach=reach)), {"seconds": 120})]
 
 
-def test_what_a_labelled_node_lacks_is_a_warning_and_of_another_node_an_answer(run_module, cluster, warnings):
+def test_missing_parts_are_warnings_only_on_labelled_nodes(run_module, cluster, warnings):
     lacking = {"a": ["a driver"], "b": ["another driver"]}
     cluster({"a": True, "b": False}, Findings({"a": 1, "b": 1}, lacking, {"b": ["library y: it is nowhere"]}))
     answer = run_module(node_discover, {"image": "i"})
@@ -42,7 +42,7 @@ def test_what_a_labelled_node_lacks_is_a_warning_and_of_another_node_an_answer(r
     assert warnings == ["node a: a driver", "node b: library y: it is nowhere"]
 
 
-def test_a_check_starts_no_pod(run_module, cluster):
+def test_check_mode_starts_no_pod(run_module, cluster):
     asked = cluster({"a": False}, Findings({"a": 2}))
     assert run_module(node_discover, {"image": "i"}, check=True)["looked_at"] == []
     assert asked == ([], [])

@@ -105,7 +105,7 @@ RUNTIMES = {"ctr": f"{REPOSITORY}@d-new", "k3s": f"{REPOSITORY}@d-new", "docker"
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_node_is_given_the_image_once(node, give, runtime):
+def test_image_is_imported_once(node, give, runtime):
     node.install(runtime)
     node.images = {"busybox:1": "d-busybox"}
     assert give() == {"changed": True, "reference": RUNTIMES[runtime], "removed": []}
@@ -117,14 +117,14 @@ def test_a_node_is_given_the_image_once(node, give, runtime):
     assert list(node.files.iterdir()) == []
 
 
-def test_containerd_is_asked_before_an_engine(node, give):
+def test_containerd_is_preferred_to_docker(node, give):
     node.install("ctr")
     node.install("docker", "#!/bin/sh\nexit 1\n")
     assert give()["changed"]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_other_images_of_the_repository_go_and_no_others(node, give, runtime):
+def test_only_other_images_of_repository_are_removed(node, give, runtime):
     node.install(runtime)
     others = {f"{REPOSITORY}-tools:old": "d-tools", "sha256:i-tools": "d-tools", "busybox:1": "d-busybox"}
     node.images = {f"{REPOSITORY}:old": "d-old", **others}
@@ -134,14 +134,14 @@ def test_other_images_of_the_repository_go_and_no_others(node, give, runtime):
 
 
 @pytest.mark.parametrize(("more", "named"), [({}, ["sha256:i-old"]), ({"mirror/accelkit:old": "d-old"}, [])])
-def test_the_name_that_the_kubelets_runtime_made_goes_where_no_other_image_needs_it(node, give, more, named):
+def test_config_digest_name_is_removed_unless_other_image_uses_digest(node, give, more, named):
     node.install("ctr")
     node.images = {f"{REPOSITORY}:old": "d-old", "sha256:i-old": "d-old", **more}
     assert give()["removed"] == [f"{REPOSITORY}:old", *named]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_image_is_taken_away_with_all_its_names(node, give, runtime):
+def test_absent_state_removes_image_with_all_names(node, give, runtime):
     node.install(runtime)
     give()
     node.images |= {"busybox:1": "d-busybox"}
@@ -161,7 +161,7 @@ def test_check_mode_changes_nothing(node, give, runtime):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_an_archive_of_another_image_is_told_and_leaves_no_file(node, give, runtime):
+def test_archive_without_image_is_rejected_and_leaves_no_file(node, give, runtime):
     node.install(runtime)
     node.images = {f"{REPOSITORY}:old": "d-old"}
     with pytest.raises(AnsibleActionFail, match=rf"the archive\.tar\.gz does not contain the image {WANTED}"):
@@ -170,26 +170,26 @@ def test_an_archive_of_another_image_is_told_and_leaves_no_file(node, give, runt
     assert list(node.files.iterdir()) == []
 
 
-def test_a_node_without_a_runtime_is_told_so(give):
+def test_node_without_container_runtime_is_rejected(give):
     with pytest.raises(AnsibleActionFail, match="none of ctr, k3s, docker and podman"):
         give()
 
 
-def test_a_node_without_a_place_for_files_is_told_so(node, give):
+def test_node_without_temporary_files_is_rejected(node, give):
     node.install("ctr")
     (node.programs / "mktemp").unlink()
     with pytest.raises(AnsibleActionFail, match="cannot create a temporary file"):
         give()
 
 
-def test_a_runtime_that_fails_is_told_with_its_own_words(node, give):
+def test_runtime_error_contains_output_of_runtime(node, give):
     node.install("docker", "#!/bin/sh\necho cannot connect to the daemon >&2\nexit 1\n")
     with pytest.raises(AnsibleActionFail, match=r"`docker images .*` failed on the node: cannot connect to the daemon"):
         give()
 
 
 @pytest.mark.parametrize("missing", ["tag", "archive"])
-def test_an_image_to_be_there_needs_a_tag_and_an_archive(node, give, missing):
+def test_present_state_requires_tag_and_archive(node, give, missing):
     node.install("ctr")
     with pytest.raises(AnsibleActionFail, match=f"state is present but all of the following are missing: {missing}"):
         give(without=missing)

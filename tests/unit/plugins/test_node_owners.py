@@ -16,7 +16,7 @@ def cluster(stub):
     return lambda notes=(), **judgements: stub(node_owners, "survey_owners", OwnerSurvey({}, judgements, tuple(notes)))
 
 
-def test_owned_nodes_are_left_alone_and_told(run_module, cluster, warnings):
+def test_nodes_with_another_owner_are_skipped_with_warning(run_module, cluster, warnings):
     cluster(a=FREE, b=OWNED, c=TAKEN)
     answer = run_module(node_owners, {})
     assert answer["left_alone"] == ["b"]
@@ -25,7 +25,7 @@ def test_owned_nodes_are_left_alone_and_told(run_module, cluster, warnings):
     assert warnings == ["node b is left alone (NodeOwned): it holds them; leave it"]
 
 
-def test_two_owners_of_a_card_are_refused(run_module, cluster):
+def test_two_device_plugins_for_same_cards_are_rejected(run_module, cluster):
     cluster(a=TWO)
     answer = run_module(node_owners, {})
     assert answer["failed"]
@@ -35,7 +35,7 @@ def test_two_owners_of_a_card_are_refused(run_module, cluster):
     )
 
 
-def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
+def test_named_node_with_another_owner_is_rejected(run_module, cluster):
     cluster(a=OWNED)
     assert (
         "nodes to share have another owner (NodeOwned: a: it holds them)"
@@ -43,7 +43,7 @@ def test_a_named_node_with_an_owner_is_an_error(run_module, cluster):
     )
 
 
-def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_module, cluster):
+def test_only_resources_counted_by_extender_may_have_another_owner(run_module, cluster):
     asked = cluster()
     run_module(node_owners, {"dialect": "kubegpu", "dialects": ["gas", "kubegpu"], "adopt": True, "coexisting": ["x"]})
     [(_arguments, given)] = asked
@@ -55,6 +55,6 @@ def test_what_the_extender_counts_is_no_rival_but_what_agents_serve_may_be(run_m
     }
 
 
-def test_what_could_not_be_read_is_warned_of(run_module, cluster, warnings):
+def test_unreadable_owners_are_reported_as_warning(run_module, cluster, warnings):
     cluster(notes=["OwnersUnknown: no"])
     assert run_module(node_owners, {})["notes"] == warnings == ["OwnersUnknown: no"]

@@ -7,7 +7,7 @@ from accelkit.enablement.partitioning.tolerations import Intolerant
 MEMORY, CARDS = "accelkit.io/memory", "accelkit.io/cards"
 
 
-def test_present_applies(run_module, stub):
+def test_present_state_applies_partition(run_module, stub):
     asked = stub(node_partition, "apply_partition", Applied({"a": ()}, {"a": ("label x=y",)}, ("a",)))
     given = {"taints": [MEMORY], "tainted": ["a"], "roles": {"training": ["a"]}, "pools": {"big": ["b"]}}
     answer = run_module(node_partition, given, check=True)
@@ -17,7 +17,7 @@ def test_present_applies(run_module, stub):
     assert answer["diff"] == {"before": {"a": []}, "after": {"a": ["label x=y"]}}
 
 
-def test_the_taints_have_to_leave_its_own_pods_a_node(run_module, stub):
+def test_own_pods_are_passed_to_partition(run_module, stub):
     asked = stub(node_partition, "apply_partition", Applied({}, {}))
     pods = {"name": "the extender", "setting": "extender_tolerations", "spec": {"nodeSelector": {"a": "b"}}}
     run_module(node_partition, {"taints": [MEMORY], "own_pods": [pods]})
@@ -27,7 +27,7 @@ def test_the_taints_have_to_leave_its_own_pods_a_node(run_module, stub):
     ]
 
 
-def test_absent_takes_everything_back(run_module, stub):
+def test_absent_state_removes_partition(run_module, stub):
     asked = stub(node_partition, "remove_partition", Applied({}, {}))
     assert run_module(node_partition, {"state": "absent"})["changed"] is False
     assert asked == [((), {"check": False})]
@@ -38,7 +38,7 @@ PODS = tuple(Intolerant("Pod", "n", f"p{each:02}", (MEMORY,)) for each in range(
 FOUND = Tolerance({CARDS: (MEMORY,)}, {MEMORY: "quota"}, PODS)
 
 
-def test_what_is_kept_out_is_warned_of_with_the_next_step(run_module, stub, warnings):
+def test_missing_tolerations_are_warnings_with_next_step(run_module, stub, warnings):
     asked = stub(toleration_check, "check_tolerations", FOUND)
     answer = run_module(toleration_check, GIVEN)
     given = {"keys": [MEMORY], "tainted": ["a"], "resources": [MEMORY, CARDS], "card_resources": [MEMORY, CARDS]}
@@ -50,7 +50,7 @@ def test_what_is_kept_out_is_warned_of_with_the_next_step(run_module, stub, warn
     assert "failed" not in answer
 
 
-def test_check_mode_asks_for_no_pod(run_module, stub):
+def test_check_mode_creates_no_test_pods(run_module, stub):
     asked = stub(toleration_check, "check_tolerations", FOUND)
     run_module(toleration_check, GIVEN, check=True)
     [(_arguments, given)] = asked

@@ -6,7 +6,7 @@ from accelkit.vendors.dialects import load_dialect
 FOUND = SharingResult(changed=True, before={"a": {}}, after={"a": {"labels": {}}}, nodes=("a",))
 
 
-def test_present_shares(run_module, stub):
+def test_present_state_shares_nodes(run_module, stub):
     asked = stub(node_share, "share", FOUND)
     others = {"dialects": ["gas"], "coexisting": ["b"], "leave_out": ["c"]}
     answer = run_module(node_share, {"nodes": ["a"], "wait_seconds": 3, "unit": "0.1GB", **others})
@@ -19,7 +19,7 @@ def test_present_shares(run_module, stub):
     assert answer["diff"] == {"before": {"a": {}}, "after": {"a": {"labels": {}}}}
 
 
-def test_absent_takes_everything_off(run_module, stub):
+def test_absent_state_stops_sharing_nodes(run_module, stub):
     asked = stub(node_share, "unshare", FOUND)
     times = {"grace_seconds": 5, "confirm_seconds": 2}
     run_module(node_share, {"state": "absent", "keep": ["b"], "dialect": "gcushare", **times}, check=True)
@@ -27,7 +27,7 @@ def test_absent_takes_everything_off(run_module, stub):
     assert asked == [((), told)]
 
 
-def test_a_library_of_no_use_is_a_warning_for_each_node(run_module, stub, warnings):
+def test_unusable_driver_library_is_a_warning_for_each_node(run_module, stub, warnings):
     problems = {"a": ("one is silent", "one is missing")}
     stub(node_share, "share", SharingResult(changed=False, nodes=("a", "b"), library_problems=problems))
     answer = run_module(node_share, {"wait_seconds": 3})

@@ -3,7 +3,7 @@ from ansible_collections.accelkit.kubernetes.plugins.modules import object_prune
 from accelkit.install.pruning import ObjectKey, Pruned
 
 
-def test_what_is_deleted_is_reported_by_name(run_module, stub):
+def test_pruned_objects_are_returned_by_name(run_module, stub):
     pruned = Pruned([ObjectKey("Secret", "a", "former")], ["a", "kube-system"], ["c"])
     asked = stub(object_prune, "prune", pruned)
     wanted = {"kind": "Secret", "metadata": {"name": "s", "namespace": "a"}, "data": {"x": "eA=="}}

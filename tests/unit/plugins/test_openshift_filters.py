@@ -19,7 +19,7 @@ SOURCE = {
 }
 
 
-def test_constraints_come_before_what_needs_them():
+def test_security_constraints_precede_workloads():
     needed, workload = security_constraints.security_constraints([WORKLOAD])
     assert (needed["metadata"]["name"], workload) == ("n.a", WORKLOAD)
     assert constraints_problems.constraints_problems([WORKLOAD], [needed]) == []
@@ -28,12 +28,12 @@ def test_constraints_come_before_what_needs_them():
     assert filling["metadata"] == {"name": "f.default", "labels": {"a": "b"}}
 
 
-def test_machines_are_made():
+def test_machine_sets_are_created_from_source():
     [made] = machine_sets.machine_sets([{"name": "t", "source": "s"}], [SOURCE], {"a": "b"})
     assert made["metadata"]["name"] == "t"
 
 
-def test_hints_are_reported():
+def test_autoscaler_hints_are_returned():
     hints = autoscaler_hints.autoscaler_hints({"capacity": {"cards": 1}}, "aws")
     assert hints == {"k8s.io/cluster-autoscaler/node-template/resources/accelkit.io/cards": "1"}
 
@@ -57,7 +57,7 @@ def test_hints_are_reported():
         (lambda: autoscaler_hints.autoscaler_hints({"label": {}}, "aws"), "unknown field `label`"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(wrong, told):
+def test_invalid_input_raises_filter_error_with_one_sentence(wrong, told):
     with pytest.raises(AnsibleFilterError, match=told):
         wrong()
 

@@ -59,25 +59,25 @@ def given(server, **changed):
     return {"host": host, "username": "admin", "password": "Zq9!", **changed}
 
 
-def test_a_user_gets_a_token(run_module, server):
+def test_login_returns_token_of_user(run_module, server):
     answer = run_module(openshift_login, given(server))
     assert (answer["changed"], answer["api_key"], answer["expires_in"]) == (False, "sha256~t", 86400)
 
 
-def test_a_wrong_password_is_one_sentence(run_module, server):
+def test_wrong_password_error_is_one_sentence_without_password(run_module, server):
     answer = run_module(openshift_login, {**given(server), "password": "wrong"})
     assert answer["failed"]
     assert answer["msg"].startswith("the log-in failed: Authorization failed.")
     assert "wrong" not in json.dumps(answer["msg"])
 
 
-def test_a_server_that_does_not_answer_is_given_up(run_module, server):
+def test_login_times_out_when_server_does_not_respond(run_module, server):
     server.pause = 1.5
     answer = run_module(openshift_login, given(server, timeout=1))
     assert "took longer than 1 s" in answer["msg"]
 
 
-def test_a_missing_package_is_named(run_module, server, monkeypatch):
+def test_missing_package_is_named_in_error(run_module, server, monkeypatch):
     monkeypatch.setattr(openshift_login, "IMPORT_TRACE", "Traceback")
     answer = run_module(openshift_login, given(server))
     assert "openshift" in answer["msg"]

@@ -1,12 +1,12 @@
 from ansible_collections.accelkit.kubernetes.plugins.lookup import plugin_names
 
 
-def test_without_the_package_there_are_none(monkeypatch):
+def test_plugin_names_are_empty_without_package(monkeypatch):
     monkeypatch.setattr(plugin_names, "list_plugin_names", None)
     assert plugin_names.LookupModule().run([]) == [{"dialects": [], "policies": []}]
 
 
-def test_a_setting_may_be_a_plug_in_of_another_distribution_on_the_controller(play, tmp_path):
+def test_setting_may_name_plugin_of_other_distribution_on_controller(play, tmp_path):
     info = tmp_path / "site" / "acme-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")

@@ -48,7 +48,7 @@ def changes(done):
     return [json.loads(each) for each in re.findall(r'"changed": (true|false)', done.stdout)]
 
 
-def test_check_mode_shows_the_change_and_makes_none(config, play):
+def test_check_mode_returns_diff_without_writing(config, play):
     done = play([task(config)], "--check", "--diff")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "+extenders:" in done.stdout
@@ -56,7 +56,7 @@ def test_check_mode_shows_the_change_and_makes_none(config, play):
     assert not (config.parents[1] / "backup").exists()
 
 
-def test_a_scheduler_that_does_not_follow_gets_its_file_again(config, play):
+def test_file_is_restored_when_scheduler_does_not_apply_change(config, play):
     done = play([task(config)])
     assert done.returncode != 0
     assert "kube-scheduler does not run with its configuration" in done.stdout
@@ -65,7 +65,7 @@ def test_a_scheduler_that_does_not_follow_gets_its_file_again(config, play):
     assert not (config.parents[1] / "backup").exists()
 
 
-def test_removal_restores_what_a_killed_run_left(config, play):
+def test_absent_state_restores_file_changed_by_killed_run(config, play):
     # The file is switched, and whoever ran the task is gone before the scheduler was seen with it.
     switched = TEXT + f"extenders:\n- urlPrefix: {URL}\n  bindVerb: bind\n"
     config.write_text(switched)
@@ -79,7 +79,7 @@ def test_removal_restores_what_a_killed_run_left(config, play):
     assert not (config.parents[1] / "backup").exists()
 
 
-def test_errors_are_sentences_and_change_nothing(config, play):
+def test_errors_are_one_sentence_and_change_nothing(config, play):
     foreign = TEXT + "extenders:\n- urlPrefix: http://other\n  bindVerb: bind\n"
     config.write_text(foreign)
     missing = {"launch": {"kind": "config_file", "path": str(config.with_name("none")), "state_path": "/s"}}

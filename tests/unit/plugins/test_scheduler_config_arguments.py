@@ -46,11 +46,11 @@ def bare(options, nested):
     return found
 
 
-def test_the_modules_documentation_says_what_the_action_takes():
+def test_documentation_matches_argument_spec():
     assert bare(documentation(), "suboptions") == bare(build_argument_spec(), "options")
 
 
-def test_a_private_key_stays_out_of_ansibles_log():
+def test_private_key_is_excluded_from_ansible_log():
     credentials = build_argument_spec()["credentials"]
     assert credentials["no_log"] is True
     assert credentials["options"]["key"]["no_log"] is True
@@ -66,7 +66,7 @@ def role_arguments():
 
 
 @pytest.mark.parametrize("name", sorted(role_arguments().keys() - ROLES_OWN))
-def test_the_roles_arguments_are_the_modules(name):
+def test_role_arguments_match_module_arguments(name):
     parent, key = OF_ROLE.get(name, (None, name))
     argument = build_argument_spec()[parent]["options"][key] if parent else build_argument_spec()[key]
     given = role_arguments()[name]

@@ -25,7 +25,7 @@ def check(play):
     return check
 
 
-def test_values_that_fit_pass(check):
+def test_valid_settings_are_accepted(check):
     good, said = check(
         accelkit_policy="spread",
         accelkit_unit="512MiB",
@@ -40,7 +40,7 @@ def test_values_that_fit_pass(check):
     assert good, said
 
 
-def test_the_empty_text_is_not_set(check):
+def test_empty_text_counts_as_unset(check):
     good, said = check(**dict.fromkeys(SETTINGS, ""))
     assert good, said
 
@@ -68,13 +68,13 @@ def test_the_empty_text_is_not_set(check):
         ({"accelkit_policy": "{{ nowhere }}"}, "accelkit_policy cannot be evaluated"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_name(check, variables, sentence):
+def test_invalid_setting_is_rejected_with_its_name(check, variables, sentence):
     good, said = check(**variables)
     assert not good
     assert sentence in said
 
 
-def test_everything_wrong_is_told_at_once(check):
+def test_all_invalid_settings_are_reported_in_one_run(check):
     good, said = check(accelkit_policy="x", accelkit_unt="1GiB", accelkit_metrics_port=-1)
     assert not good
     assert "accelkit_unt is not known; accelkit_unit is" in said

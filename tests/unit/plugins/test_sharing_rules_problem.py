@@ -10,7 +10,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("rules", [RULES, {}, None, {"quotas": RULES["quotas"]}])
-def test_of_rules_that_the_extender_takes_nothing_is_reported(rules):
+def test_valid_rules_have_no_problem(rules):
     assert plugin.sharing_rules_problem(rules) == ""
 
 
@@ -24,13 +24,13 @@ def test_of_rules_that_the_extender_takes_nothing_is_reported(rules):
         ({"quotas": {1, 2}}, "not JSON serializable"),
     ],
 )
-def test_of_others_it_is_told_what_is_wrong(rules, told):
+def test_invalid_rules_are_described(rules, told):
     problem = plugin.sharing_rules_problem(rules)
     assert problem.startswith("the sharing rules are invalid: ")
     assert re.search(told, problem)
 
 
-def test_playbooks_have_their_rules_checked(play):
+def test_filter_works_in_playbook_with_templated_rules(play):
     message = "{{ rules | accelkit.kubernetes.sharing_rules_problem or 'all is well' }}"
     tasks = [
         {"ansible.builtin.debug": {"msg": message}, "vars": {"rules": rules}}

@@ -16,7 +16,7 @@ def runs(stub):
     return lambda run: (stub(stage_check, "run_stages", run), stub(stage_check, "remove_stages", run))
 
 
-def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, runs, warnings):
+def test_stage_results_are_returned_with_warnings_for_failures(run_module, runs, warnings):
     found = {"a": PASSED, "b": FAILED, "c": UNKNOWN}
     asked, _stages = runs(StageRun(found, worked=("a", "b"), written=("b",), problems={"a": "of a newer version"}))
     answer = run_module(stage_check, {"image": "i", "nodes": ["a", "b", "c"], "image_pull_secrets": ["s"]})
@@ -31,18 +31,18 @@ def test_what_was_found_is_returned_and_what_failed_is_warned_of(run_module, run
     assert given.items() >= {"max_age_seconds": 3600, "at_once": 32, "check": False}.items()
 
 
-def test_what_a_report_tells_is_not_warned_of_too(run_module, runs, warnings):
+def test_warn_false_suppresses_warnings(run_module, runs, warnings):
     runs(StageRun({"b": FAILED}, worked=("b",), written=("b",)))
     answer = run_module(stage_check, {"image": "i", "warn": False})
     assert (len(answer["faults"]), warnings) == (1, [])
 
 
-def test_a_run_that_wrote_nothing_has_changed_nothing(run_module, runs):
+def test_run_without_written_results_is_not_a_change(run_module, runs):
     runs(StageRun({"a": PASSED}, worked=("a",)))
     assert run_module(stage_check, {"image": "i"})["changed"] is False
 
 
-def test_a_check_says_what_it_would_do_and_warns_of_nothing(run_module, runs, warnings):
+def test_check_mode_returns_nodes_to_check_without_warnings(run_module, runs, warnings):
     asked, _stages = runs(StageRun({"a": FAILED}, worked=("a",), written=("a",)))
     given = {"image": "i", "scheduler": "second", "runtime_class": "nvidia", "timeout": 9, "max_age": 0, "at_once": 2}
     answer = run_module(stage_check, given, check=True)
@@ -54,20 +54,20 @@ def test_a_check_says_what_it_would_do_and_warns_of_nothing(run_module, runs, wa
 
 @pytest.mark.parametrize(("written", "pods"), [((), 0), (("a",), 0), ((), 1)])
 @pytest.mark.parametrize("check", [False, True])
-def test_removal_tells_what_goes(run_module, runs, written, pods, check):
+def test_absent_state_returns_nodes_with_removed_results(run_module, runs, written, pods, check):
     changed = bool(written or pods)
     _stages, asked = runs(StageRun(written=written, pods=pods))
     answer = run_module(stage_check, {"state": "absent", "namespace": "x"}, check=check)
     assert (answer["changed"], answer["nodes"], asked) == (changed, list(written), [(("x",), {"check": check})])
 
 
-def test_a_check_needs_an_image(run_module, runs):
+def test_stage_check_requires_image(run_module, runs):
     runs(StageRun())
     assert "image" in run_module(stage_check, {})["msg"]
 
 
 @pytest.mark.parametrize("wrong", [{"at_once": 0}, {"timeout": 0}, {"max_age": -1}])
-def test_numbers_that_make_no_sense_are_refused(run_module, runs, wrong):
+def test_out_of_range_numbers_are_rejected(run_module, runs, wrong):
     asked = runs(StageRun())
     assert "at least" in run_module(stage_check, {"image": "i", **wrong})["msg"]
     assert asked == ([], [])

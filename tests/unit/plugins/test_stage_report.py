@@ -25,7 +25,7 @@ def finds(stub):
     return lambda outcome, reason="", code=0: stub(_stages, "verify_cluster", report(outcome, reason, code))
 
 
-def test_what_failed_is_a_sentence_for_all_nodes_and_no_failure_of_the_module(finds, run_module):
+def test_failed_stage_is_one_fault_for_all_nodes_without_module_failure(finds, run_module):
     finds(Outcome.FAIL, "NoCards", 4)
     answer = run_module(stage_report, {})
     assert not answer.get("failed")
@@ -37,14 +37,14 @@ def test_what_failed_is_a_sentence_for_all_nodes_and_no_failure_of_the_module(fi
 
 
 @pytest.mark.parametrize("outcome", [Outcome.STALE, Outcome.UNKNOWN])
-def test_what_is_not_known_is_no_fault(finds, run_module, outcome):
+def test_unknown_or_stale_stage_is_a_doubt_and_not_a_fault(finds, run_module, outcome):
     finds(outcome, "InventoryMissing", 3)
     answer = run_module(stage_report, {})
     assert answer["faults"] == []
     assert answer["doubts"][0].startswith(f"stage discover: {outcome} (InventoryMissing) on a, b: ")
 
 
-def test_what_is_asked_for_is_handed_on(finds, run_module):
+def test_module_options_are_passed_to_verification(finds, run_module):
     asked = finds(Outcome.PASS)
     run_module(stage_report, {"node": ["a"], "namespace": "ak", "wait_seconds": 3})
     run_module(stage_report, {"driver_mode": "package"})
@@ -54,7 +54,7 @@ def test_what_is_asked_for_is_handed_on(finds, run_module):
     ]
 
 
-def test_all_files_are_written_into_a_folder_that_is_made(finds, run_module, tmp_path):
+def test_all_report_files_are_written_into_new_folder(finds, run_module, tmp_path):
     finds(Outcome.FAIL, "NoCards", 4)
     folder = tmp_path / "build" / "reports"
     answer = run_module(stage_report, {"folder": str(folder)})
@@ -66,21 +66,21 @@ def test_all_files_are_written_into_a_folder_that_is_made(finds, run_module, tmp
     assert json.loads((folder / "stages.json").read_text())["exit_code"] == 4
 
 
-def test_formats_choose_the_files(finds, run_module, tmp_path):
+def test_formats_option_selects_report_files(finds, run_module, tmp_path):
     finds(Outcome.PASS)
     run_module(stage_report, {"folder": str(tmp_path), "formats": ["html"]})
     assert (tmp_path / "stages.html").is_file()
     assert not (tmp_path / "stages.json").exists()
 
 
-def test_check_mode_writes_nothing(finds, run_module, tmp_path):
+def test_check_mode_writes_no_report_files(finds, run_module, tmp_path):
     finds(Outcome.PASS)
     folder = tmp_path / "reports"
     answer = run_module(stage_report, {"folder": str(folder)}, check=True)
     assert (len(answer["files"]), folder.exists()) == (len(ReportFormat), False)
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence_with_the_report(finds, run_module, tmp_path):
+def test_unwritable_folder_error_is_one_sentence_with_report(finds, run_module, tmp_path):
     finds(Outcome.PASS)
     (tmp_path / "file").write_text("")
     answer = run_module(stage_report, {"folder": str(tmp_path / "file" / "reports")})
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_with_the_report(finds, 
     assert answer["report"]["exit_code"] == 0
 
 
-def test_the_formats_are_those_that_there_are():
+def test_module_formats_match_report_formats():
     assert [each.value for each in ReportFormat] == stage_report.FORMATS
 
 
@@ -101,7 +101,7 @@ def test_the_formats_are_those_that_there_are():
     ],
     ids=["fault", "doubt"],
 )
-def test_what_the_audit_found_is_a_fault_and_what_it_could_not_compare_a_doubt(stub, run_module, accounting, where):
+def test_audit_finding_is_a_fault_and_failed_audit_a_doubt(stub, run_module, accounting, where):
     stub(_stages, "verify_cluster", add_accounting(report(Outcome.PASS, "", 0), accounting))
     answer = run_module(stage_report, {})
     assert not answer.get("failed")

@@ -49,7 +49,7 @@ def credentials(secrets):
     return texts | {"certificate": secrets.stored[CLIENT]["tls.crt"].decode()}
 
 
-def test_certificates_are_made_once_and_kept(keep, secrets):
+def test_certificates_are_created_once(keep, secrets):
     made = keep(labels={"app": "x"})
     assert (made["changed"], secrets.written) == (True, [sorted([AUTHORITY, CLIENT, SERVER])])
     assert secrets.labels[SERVER] == {"app": "x"}
@@ -67,7 +67,7 @@ def test_check_mode_writes_nothing(keep, secrets):
     assert (answer["diff"]["before"], set(answer["diff"]["after"])) == ({}, {AUTHORITY, CLIENT, SERVER})
 
 
-def test_only_what_changes_is_written(keep, secrets):
+def test_only_changed_certificate_is_written(keep, secrets):
     keep()
     answer = keep(names=[*NAMES, "other"])
     assert secrets.written[1:] == [[SERVER]]
@@ -75,7 +75,7 @@ def test_only_what_changes_is_written(keep, secrets):
     assert changed == {SERVER}
 
 
-def test_renewal_and_rotation_are_passed_on(keep, secrets):
+def test_renew_days_and_rotate_ca_renew_certificates(keep, secrets):
     keep()
     assert not keep(renew_days=300)["changed"]
     assert keep(renew_days=366)["changed"]
@@ -84,7 +84,7 @@ def test_renewal_and_rotation_are_passed_on(keep, secrets):
     assert secrets.written[2:] == [sorted([AUTHORITY, CLIENT, SERVER])]
 
 
-def test_the_diff_shows_no_certificate_and_no_key(keep):
+def test_diff_contains_no_certificates_or_keys(keep):
     assert "-----BEGIN" not in json.dumps(keep()["diff"])
 
 
@@ -95,7 +95,7 @@ def given(authority, **more):
     return {name: text.decode() for name, text in texts.items() if text is not None}
 
 
-def test_certificates_made_by_somebody_else_are_used(keep, secrets):
+def test_given_certificates_are_used(keep, secrets):
     theirs = given(Authority("theirs"))
     answer = keep(given=theirs)
     assert secrets.written == [[SERVER, CLIENT]]
@@ -104,7 +104,7 @@ def test_certificates_made_by_somebody_else_are_used(keep, secrets):
     assert not keep(given=theirs)["changed"]
 
 
-def test_the_servers_secret_of_somebody_else_is_checked_and_left_alone(keep, secrets):
+def test_existing_server_secret_is_verified_and_not_changed(keep, secrets):
     theirs = Authority("theirs")
     server = theirs.issue_server("s", NAMES)
     foreign = {"tls.crt": server.certificate, "tls.key": server.key}
@@ -117,14 +117,14 @@ def test_the_servers_secret_of_somebody_else_is_checked_and_left_alone(keep, sec
     assert "no trusted authority has signed it" in refused["msg"]
 
 
-def test_a_certificate_without_its_key_is_refused(keep, secrets):
+def test_certificate_without_key_is_rejected(keep, secrets):
     answer = keep(given=given(Authority("theirs"), server_key=None))
     assert answer["failed"]
     assert "server_key" in answer["msg"]
     assert secrets.written == []
 
 
-def test_what_is_to_be_renewed_is_named_as_long_as_it_is_there(keep):
+def test_expiring_certificates_are_listed_until_renewed(keep):
     keep()
     soon = keep(renew_days=366, check=True)
     assert [each.split(" is valid until ") for each in soon["ending"]] == [
@@ -136,7 +136,7 @@ def test_what_is_to_be_renewed_is_named_as_long_as_it_is_there(keep):
     assert keep(renew_days=364)["ending"] == []
 
 
-def test_what_somebody_else_issued_is_named_too_and_stays(keep, secrets):
+def test_expiring_given_certificates_are_listed_and_not_renewed(keep, secrets):
     theirs = Authority("theirs")
     texts = given(theirs)
     assert keep(given=texts)["ending"] == []
@@ -147,7 +147,7 @@ def test_what_somebody_else_issued_is_named_too_and_stays(keep, secrets):
     assert [each.split()[0] for each in keep(given=texts, renew_days=366)["ending"]] == [SERVER, CLIENT]
 
 
-def test_the_webhook_gets_a_certificate_of_its_own_where_it_has_a_name(keep, secrets):
+def test_webhook_certificate_is_issued_when_webhook_has_names(keep, secrets):
     keep()
     answer = keep(webhook_names=WEBHOOK_NAMES)
     assert secrets.written[1:] == [[WEBHOOK]]
@@ -165,7 +165,7 @@ def test_the_webhook_gets_a_certificate_of_its_own_where_it_has_a_name(keep, sec
     assert WEBHOOK not in keep(renew_days=366, check=True)["diff"]["after"]
 
 
-def test_the_webhooks_certificate_is_ours_beside_those_of_somebody_else(keep, secrets):
+def test_webhook_certificate_is_issued_beside_given_certificates(keep, secrets):
     theirs = given(Authority("theirs"))
     keep(given=theirs, webhook_names=WEBHOOK_NAMES)
     assert sorted(secrets.written[0]) == sorted([AUTHORITY, CLIENT, SERVER, WEBHOOK])

@@ -15,27 +15,27 @@ def found(stub):
     return lambda **change: stub(unit_check, "plan_unit_change", UnitChange(**{**nothing, **change}))
 
 
-def test_a_unit_that_works_is_returned_in_bytes(run_module, found):
+def test_valid_unit_is_returned_in_bytes(run_module, found):
     found(finer=["n"])
     answer = run_module(unit_check, {"unit": "0.1GB"})
     assert (answer["changed"], answer["unit_bytes"], answer["finer"]) == (False, 10**8, ["n"])
 
 
 @pytest.mark.parametrize(("former", "size"), [("", None), ("0.1GiB", 107_374_182)])
-def test_the_unit_of_a_system_that_is_taken_over_is_the_one_before(run_module, found, former, size):
+def test_former_unit_is_passed_in_bytes(run_module, found, former, size):
     asked = found()
     run_module(unit_check, {"unit": "0.1GB", "former_unit": former})
     assert asked == [((10**8, ["accelkit.io/memory"]), {"former_unit_bytes": size})]
 
 
-def test_nodes_that_cannot_take_the_unit_are_named(run_module, found):
+def test_nodes_that_cannot_use_unit_are_listed(run_module, found):
     found(refusals={"a": "too much", "b": "far too much"})
     answer = run_module(unit_check, {"unit": "0.1GB", "accept_change": True})
     assert answer["msg"] == "the unit 0.1GB is too small for these nodes: a: too much; b: far too much"
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_workloads_that_change_their_meaning_must_be_accepted(run_module, found, check):
+def test_changed_meaning_of_workload_requests_must_be_accepted(run_module, found, check):
     found(workloads=[WEB])
     answer = run_module(unit_check, {"unit": "100MB"}, check=check)
     assert answer["failed"]
@@ -47,6 +47,6 @@ def test_workloads_that_change_their_meaning_must_be_accepted(run_module, found,
 
 
 @pytest.mark.usefixtures("kubeconfig")
-def test_a_unit_that_is_none_is_refused_with_the_list(run_module):
+def test_invalid_unit_is_rejected_with_choices(run_module):
     answer = run_module(unit_check, {"unit": "3GiB"})
     assert answer["msg"].startswith("'3GiB' is not a unit of memory; choose one of 1GiB, 1GB, 512MiB")

@@ -72,36 +72,36 @@ def run(clock, monkeypatch):
     return perform
 
 
-def test_a_module_that_is_done_at_once_is_called_once_and_waits_for_nothing(run, shown):
+def test_completed_module_is_called_once_without_waiting(run, shown):
     done, calls = run(rollout_wait, {"timeout": 300, "name": "n"}, {"changed": False, "pods": 3})
     assert (done, calls, shown) == ({"changed": False, "pods": 3}, [{"timeout": 0, "name": "n"}], [])
 
 
-def test_a_wait_is_cut_into_slices_until_it_is_done(run):
+def test_wait_is_split_into_slices(run):
     done, calls = run(rollout_wait, {"timeout": "40"}, WAITING, WAITING, WAITING, {"pods": 3})
     assert done == {"pods": 3}
     assert [each["timeout"] for each in calls] == [0, 15, 15, 10]
 
 
-def test_a_wait_that_is_over_fails_with_the_whole_time_and_what_was_waited_for(run):
+def test_expired_wait_fails_with_total_time_and_reason(run):
     done, calls = run(node_share, {"wait_seconds": 40}, NOT_WAITED, WAITING)
     assert (done["failed"], done["msg"], "exception" in done) == (True, "after 40 s no; look there", False)
     assert [each["wait_seconds"] for each in calls] == [0, 15, 15, 10]
 
 
-def test_an_error_ends_the_wait_at_once(run):
+def test_module_error_ends_wait_immediately(run):
     done, calls = run(node_share, {"wait_seconds": 40}, NOT_WAITED, WAITING, {"failed": True, "msg": "forbidden"})
     assert (done["msg"], len(calls)) == ("forbidden", 3)
     done, calls = run(node_share, {"wait_seconds": 40}, {"failed": True, "msg": "forbidden"})
     assert (done["msg"], len(calls)) == ("forbidden", 1)
 
 
-def test_nodes_are_looked_at_after_a_call_that_waits_for_nothing(run):
+def test_nodes_are_checked_after_first_call_without_wait(run):
     done, calls = run(node_share, {"wait_seconds": 40}, NOT_WAITED, {"failed": True, "msg": "node b offers nothing"})
     assert (done["msg"], [each["wait_seconds"] for each in calls]) == ("node b offers nothing", [0, 15])
 
 
-def test_what_the_first_call_changed_is_returned_by_the_last(run):
+def test_change_of_first_call_is_returned_by_last_call(run):
     labelled = {"changed": True, "before": {"a": {}}, "after": {"a": 1}, "diff": {}, "nodes": ["a"]}
     done, _calls = run(node_share, {"wait_seconds": 40}, labelled, WAITING, {"changed": False, "nodes": ["a", "b"]})
     assert done == {**labelled, "nodes": ["a", "b"]}
@@ -117,12 +117,12 @@ def test_what_the_first_call_changed_is_returned_by_the_last(run):
         (object_prune, {}),
     ],
 )
-def test_other_modules_are_called_once_as_they_are_given(run, plugin, arguments):
+def test_modules_without_wait_are_called_once_with_unchanged_arguments(run, plugin, arguments):
     _done, calls = run(plugin, arguments, WAITING)
     assert calls == [arguments]
 
 
-def test_progress_says_what_is_waited_for_and_for_how_long(shown, monkeypatch):
+def test_progress_contains_reason_and_elapsed_time(shown, monkeypatch):
     monkeypatch.setattr(_waiting, "REPORT_SECONDS", 0.01)
     clock = Clock()
     monkeypatch.setattr(_waiting, "time", clock)

@@ -116,11 +116,11 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_settings_that_services_would_refuse_are_refused_before(told, name):
+def test_roles_reject_settings_that_services_reject(told, name):
     part = CASES[name][2]
     assert part in told[name] if part else told[name] == ""
 
 
-def test_the_greatest_factor_is_that_of_the_agents():
+def test_maximum_memory_factor_of_role_matches_agent():
     text = (ROOT / "roles/device_plugin/tasks/preflight.yml").read_text()
     assert f"device_plugin_memory_factor | float <= {MAX_MEMORY_FACTOR:g}" in text

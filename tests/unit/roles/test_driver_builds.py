@@ -54,14 +54,14 @@ def make_job(build=None, **settings):
         {"__driver_build_labels": {"app.kubernetes.io/version": "2"}},
     ],
 )
-def test_other_pods_are_those_of_another_job(changed):
+def test_changed_pod_template_changes_job_name(changed):
     before, after = make_job(), make_job(**changed)
     assert before["spec"]["template"] != after["spec"]["template"]
     assert before["metadata"]["name"] != after["metadata"]["name"]
     assert re.fullmatch(r"b-\d-[0-9a-f]{8}", after["metadata"]["name"])
 
 
-def test_what_a_job_may_change_is_no_other_job():
+def test_changed_deadline_does_not_change_job_name():
     before, after = make_job(), make_job(driver_timeout=60)
     assert before["metadata"] == after["metadata"]
     assert (before["spec"]["activeDeadlineSeconds"], after["spec"]["activeDeadlineSeconds"]) == (1800, 60)

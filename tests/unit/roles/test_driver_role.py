@@ -90,11 +90,11 @@ def by_name(objects):
     return {each["metadata"]["name"]: each for each in objects}
 
 
-def test_the_examples_here_are_settings_that_are_taken():
+def test_example_drivers_are_valid_settings():
     assert read_drivers(VENDORS).keys() == {"nvidia", "amd"}
 
 
-def test_a_daemon_set_finds_its_nodes_by_kernel_and_vendor_and_replaces_nothing_by_itself(rendered):
+def test_daemon_set_selects_nodes_by_kernel_and_vendor_with_on_delete(rendered):
     made = by_name(rendered["container"]["__driver_daemon_sets"])
     spec = made["d-nvidia"]["spec"]
     assert spec["updateStrategy"] == {"type": "OnDelete"}
@@ -117,7 +117,7 @@ def test_a_daemon_set_finds_its_nodes_by_kernel_and_vendor_and_replaces_nothing_
     assert pod["serviceAccountName"] in by_name(rendered["container"]["__driver_objects"])
 
 
-def test_openshift_admits_drivers_and_builds_by_constraints_that_are_no_wider(rendered):
+def test_openshift_constraints_admit_driver_pods_and_are_minimal(rendered):
     made = rendered["container"]
     written = by_name(made["__driver_constraints"])
     workloads = [each for each in made["__driver_daemon_sets"] + made["__driver_jobs"] if "spec" in each]
@@ -134,7 +134,7 @@ def test_openshift_admits_drivers_and_builds_by_constraints_that_are_no_wider(re
     assert rendered["none"]["__driver_constraints"] == []
 
 
-def test_a_driver_is_ready_once_its_module_is_loaded_or_its_command_succeeds(rendered):
+def test_driver_startup_probe_checks_module_or_ready_command(rendered):
     made = by_name(rendered["container"]["__driver_daemon_sets"])
     probes = {name: each["spec"]["template"]["spec"]["containers"][0]["startupProbe"] for name, each in made.items()}
     assert probes["d-nvidia"]["exec"]["command"] == ["sh", "-c", "test -d /sys/module/nvidia_drm"]
@@ -144,7 +144,7 @@ def test_a_driver_is_ready_once_its_module_is_loaded_or_its_command_succeeds(ren
     assert (container["command"], container["args"]) == (["/load"], ["-v"])
 
 
-def test_folders_of_the_node_are_mounted_as_they_are_asked_for(rendered):
+def test_host_folders_are_mounted_with_given_options(rendered):
     pod = by_name(rendered["container"]["__driver_daemon_sets"])["d-nvidia"]["spec"]["template"]["spec"]
     paths = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"]}
     mounts = {each["mountPath"]: each for each in pod["containers"][0]["volumeMounts"]}
@@ -154,7 +154,7 @@ def test_folders_of_the_node_are_mounted_as_they_are_asked_for(rendered):
     assert "readOnly" not in mounts["/dev"]
 
 
-def test_a_build_has_its_containerfile_and_its_secrets(rendered):
+def test_build_job_mounts_containerfile_and_secrets(rendered):
     # The name of a Job ends in a hash.
     objects = rendered["container"]["__driver_jobs"]
     made = {(each["kind"], re.sub(r"-[0-9a-f]{8}$", "", each["metadata"]["name"])): each for each in objects}
@@ -173,7 +173,7 @@ def test_a_build_has_its_containerfile_and_its_secrets(rendered):
     assert not bare["automountServiceAccountToken"]
 
 
-def test_kmm_gets_the_mappings_in_their_order_and_its_own_variables(rendered):
+def test_kmm_module_has_kernel_mappings_in_order(rendered):
     made = by_name(rendered["kmm"]["__driver_modules"])
     spec = made["accelkit-driver-nvidia"]["spec"]
     container = spec["moduleLoader"]["container"]
@@ -196,11 +196,11 @@ def test_kmm_gets_the_mappings_in_their_order_and_its_own_variables(rendered):
     assert "build" not in made["accelkit-driver-amd"]["spec"]["moduleLoader"]["container"]["kernelMappings"][0]
 
 
-def test_without_drivers_nothing_is_made(rendered):
+def test_nothing_is_rendered_without_drivers(rendered):
     assert rendered["none"] == {name: [] for name in (*NAMES, STAGED)}
 
 
-def test_manifests_get_the_labels_by_which_they_are_found_and_a_namespace_where_they_take_one(rendered):
+def test_stage_manifests_get_labels_and_default_namespace(rendered):
     made = by_name(rendered["manifests"][STAGED])
     ours = {
         "app.kubernetes.io/component": "stage-driver",
@@ -212,7 +212,7 @@ def test_manifests_get_the_labels_by_which_they_are_found_and_a_namespace_where_
     assert made["three"]["metadata"] == {"name": "three", "labels": ours}
 
 
-def test_the_playbook_uncordons_in_any_case():
+def test_driver_playbook_uncordons_node_in_always_block():
     plays = read_yaml(ROOT / "playbooks/driver.yml")
     [block] = plays[-1]["tasks"]
     [uncordon] = block["always"]
@@ -231,7 +231,7 @@ def list_tasks(found):
 
 
 @pytest.mark.parametrize("name", ["driver.yml", "verify.yml", "remove.yml", "tasks/future.yml"])
-def test_a_host_that_hangs_keeps_no_other_waiting(name):
+def test_tasks_on_hosts_have_timeouts(name):
     tasks = list_tasks(read_yaml(ROOT / "playbooks" / name))
     asked = [each for each in tasks if {"ansible.builtin.raw", "ansible.builtin.package"} & each.keys()]
     assert asked != []
@@ -242,7 +242,7 @@ def load_tasks(name):
     return read_yaml(ROLE / f"tasks/{name}.yml")
 
 
-def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
+def test_failed_image_build_does_not_block_other_kernels():
     tasks = {each["name"]: each for each in load_tasks("containers")}
     names = list(tasks)
     wait, end = "Wait until the driver images are built", "Check that the images were built"
@@ -262,7 +262,7 @@ def test_an_image_that_is_not_built_keeps_no_other_kernel_from_its_driver():
 @pytest.mark.parametrize(
     ("ready", "away", "done"), [(2, [], False), (2, ["a"], True), (1, ["a"], False), (3, [], True)]
 )
-def test_a_node_that_is_away_is_not_waited_for(ready, away, done):
+def test_rollout_does_not_wait_for_unreachable_node(ready, away, done):
     (task,) = (each for each in load_tasks("check") if each["name"].startswith("Wait until"))
     status = {"observedGeneration": 1, "numberReady": ready, "desiredNumberScheduled": 3}
     given = {
@@ -277,7 +277,7 @@ def test_a_node_that_is_away_is_not_waited_for(ready, away, done):
     assert environment.compile_expression(task["until"])(**given) is done
 
 
-def test_pods_of_all_kernels_are_waited_for_together(tmp_path):
+def test_rollouts_of_all_kernels_share_one_deadline(tmp_path):
     note, wait = load_tasks("check")[1:3]
     assert "driver_wait_ends" in note["ansible.builtin.set_fact"]
     tries = {
@@ -295,7 +295,7 @@ def test_pods_of_all_kernels_are_waited_for_together(tmp_path):
     assert [(each["attempts"], each["failed"]) for each in tried] == [(2, True), (1, True)]
 
 
-def test_a_host_that_is_away_fails_as_others_do_and_before_its_node_is_cordoned():
+def test_unreachable_host_fails_task_before_node_is_cordoned():
     """Of a host that is not reached, Ansible does neither what rescues nor what is done in any case."""
     plays = read_yaml(ROOT / "playbooks/driver.yml")
     [block] = plays[-1]["tasks"]

@@ -87,7 +87,7 @@ def arguments(container):
     return found
 
 
-def test_all_objects_are_found_by_their_labels(rendered):
+def test_all_objects_have_common_labels(rendered):
     for (_, kind, name), each in rendered.items():
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "accelkit"
@@ -100,7 +100,7 @@ def test_all_objects_are_found_by_their_labels(rendered):
             assert name in {CONTROLLER, AGENT}
 
 
-def test_what_the_role_names_is_what_the_programs_name():
+def test_names_in_role_match_names_in_code():
     own = read_yaml(ROLE / "vars/main.yml")
     assert own["__kernel_cache_folder"] == str(HOST_FOLDER)
     assert own["__kernel_cache_finalizer"] == CACHE_FINALIZER
@@ -108,7 +108,7 @@ def test_what_the_role_names_is_what_the_programs_name():
     assert read_yaml(ROLE / "defaults/main.yml")["kernel_cache_webhook_secret"] == WEBHOOK
 
 
-def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
+def test_controller_cannot_read_secrets_or_write_nodes_and_pods(rendered):
     found = rules(rendered["defaults", "ClusterRole", CONTROLLER])
     resources = {resource for resource, _ in found}
     assert not {each for each in resources if each.startswith(("secrets", "*"))}
@@ -128,14 +128,14 @@ def test_the_controller_reads_no_secret_and_writes_no_node_and_no_pod(rendered):
         assert all("resourceNames" not in rule for rule in rendered[case, "ClusterRole", CONTROLLER]["rules"])
 
 
-def test_no_account_of_the_role_may_write_what_policies_cannot_judge(rendered):
+def test_no_account_may_write_admission_policies(rendered):
     for (_, kind, _), made in rendered.items():
         if kind in {"ClusterRole", "Role"}:
             groups = {group for rule in made["rules"] for group in rule["apiGroups"]}
             assert not groups & {"admissionregistration.k8s.io", "*"}
 
 
-def test_agents_write_reports_alone(rendered):
+def test_agents_may_write_only_cache_reports(rendered):
     found = rules(rendered["defaults", "ClusterRole", AGENT])
     writing = {(resource, verb) for resource, verb in found if verb not in {"get", "list", "watch"}}
     assert {resource for resource, _ in writing} == {
@@ -147,7 +147,7 @@ def test_agents_write_reports_alone(rendered):
     assert ("defaults", "ValidatingAdmissionPolicyBinding", AGENT) in rendered
 
 
-def test_secrets_are_read_where_that_is_listed_and_by_name_where_names_are(rendered):
+def test_namespaces_of_pull_secrets_are_subjects_of_binding(rendered):
     assert not [key for key in rendered if key[0] == "defaults" and key[2].endswith("pull-secrets")]
     name = f"{CONTROLLER}-pull-secrets"
     homes = {subject["namespace"] for subject in rendered["full", "ClusterRoleBinding", name]["subjects"]}
@@ -156,7 +156,7 @@ def test_secrets_are_read_where_that_is_listed_and_by_name_where_names_are(rende
     assert rendered["full", "ClusterRole", name]["rules"] == []
 
 
-def test_a_role_in_each_namespace_gives_no_more_than_the_secrets(tmp_path):
+def test_role_in_each_namespace_grants_get_on_listed_secrets_only(tmp_path):
     given = {key: value for key, value in CASES["full"].items() if "{folder}" not in str(value)}
     found = render(tmp_path, "kernel_cache", "objects.yaml.j2", {"full": given})["full"]
     made = [each for each in found if each["metadata"]["name"].endswith("-pull-secrets")]
@@ -171,7 +171,7 @@ def test_a_role_in_each_namespace_gives_no_more_than_the_secrets(tmp_path):
     assert {subject["name"] for each in bound for subject in each["subjects"]} == {CONTROLLER, AGENT}
 
 
-def test_registries_reach_both_programs(rendered):
+def test_registry_settings_are_passed_to_controller_and_agent(rendered):
     for kind, name, container in (("Deployment", CONTROLLER, "cache-controller"), ("DaemonSet", AGENT, "cache-agent")):
         made = rendered["full", kind, name]
         given = arguments(containers(made)[container])
@@ -187,7 +187,7 @@ def test_registries_reach_both_programs(rendered):
     assert data["ca.crt"].strip() == "a certificate"
 
 
-def test_the_controller_is_told_what_it_needs(rendered):
+def test_controller_arguments_contain_lease_webhook_and_image(rendered):
     given = arguments(containers(rendered["defaults", "Deployment", CONTROLLER])["cache-controller"])
     assert given["--lease"] == [f"accelkit/{CONTROLLER}"]
     assert given["--identity"] == ["$(POD_NAME)"]
@@ -199,7 +199,7 @@ def test_the_controller_is_told_what_it_needs(rendered):
     assert ("bare", "Service", CONTROLLER) not in rendered
 
 
-def test_the_role_applies_the_whole_configuration_of_the_webhook(rendered):
+def test_webhook_configuration_is_complete(rendered):
     (webhook,) = rendered["defaults", "MutatingWebhookConfiguration", CONTROLLER]["webhooks"]
     assert webhook["clientConfig"]["service"] == {
         "namespace": "accelkit",
@@ -226,7 +226,7 @@ def test_the_role_applies_the_whole_configuration_of_the_webhook(rendered):
     ],
     ids=["of an authority", "of an empty authority", "of itself", "before there is one"],
 )
-def test_api_servers_trust_the_authorities_of_the_webhooks_certificate(tmp_path, data, bundle):
+def test_webhook_ca_bundle_is_authority_or_certificate_itself(tmp_path, data, bundle):
     found = {"resources": [] if data is None else [{"data": data}]}
     cases = {"given": {"kernel_cache_certificate": found}, "skipped": {"kernel_cache_certificate": {"skipped": True}}}
     made = render_cases(tmp_path, cases)
@@ -236,7 +236,7 @@ def test_api_servers_trust_the_authorities_of_the_webhooks_certificate(tmp_path,
     assert "caBundle" not in webhook["clientConfig"]
 
 
-def test_policies_refuse_what_the_webhook_did_not_handle_where_there_is_one(rendered):
+def test_policies_reject_pods_not_handled_by_webhook(rendered):
     for name in HANDLED:
         spec = rendered["defaults", "ValidatingAdmissionPolicy", name]["spec"]
         assert spec["failurePolicy"] == "Fail"
@@ -248,7 +248,7 @@ def test_policies_refuse_what_the_webhook_did_not_handle_where_there_is_one(rend
         assert ("bare", "ValidatingAdmissionPolicyBinding", name) not in rendered
 
 
-def test_the_agents_run_on_shared_nodes_and_keep_to_the_budget(rendered):
+def test_agents_run_on_shared_nodes_with_cache_budget(rendered):
     made = rendered["full", "DaemonSet", AGENT]
     spec = made["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"accelkit.io/share": "true"}
@@ -262,7 +262,7 @@ def test_the_agents_run_on_shared_nodes_and_keep_to_the_budget(rendered):
     )
 
 
-def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered):
+def test_containers_gain_no_privileges_and_only_agent_mounts_token(rendered):
     for (_, kind, _), made in rendered.items():
         if kind not in {"Deployment", "DaemonSet"}:
             continue
@@ -287,7 +287,7 @@ def test_no_container_gains_privileges_and_only_the_agent_has_the_token(rendered
     ]
 
 
-def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
+def test_policies_and_bindings_restrict_rights_of_all_accounts(rendered):
     for case, names in {
         "defaults": {CONTROLLER, f"{CONTROLLER}-mirrors", f"{CONTROLLER}-status", AGENT, *WRITERS, *HANDLED},
         # GKM's own operator, where it is adopted, writes the status too.
@@ -298,7 +298,7 @@ def test_policies_bound_the_rights_and_are_bound_themselves(rendered):
     assert ("bare", "ValidatingAdmissionPolicy", f"{CONTROLLER}-status") not in rendered
 
 
-def test_the_webhooks_service_selects_no_pod_that_a_kubelet_may_create(rendered):
+def test_kubelets_cannot_create_pods_selected_by_webhook_service(rendered):
     spec = rendered["defaults", "ValidatingAdmissionPolicy", f"{CONTROLLER}-mirrors"]["spec"]
     assert [each["expression"] for each in spec["matchConditions"]] == [
         "'system:nodes' in request.userInfo.?groups.orValue([]) && request.namespace == 'accelkit'"
@@ -312,7 +312,7 @@ def test_the_webhooks_service_selects_no_pod_that_a_kubelet_may_create(rendered)
     assert selected.items() <= template["metadata"]["labels"].items()
 
 
-def test_signer_policies_are_those_of_the_variable(rendered):
+def test_signer_policies_are_rendered_from_variable(rendered):
     made = rendered["full", "SignerPolicy", "acme"]
     assert made["apiVersion"] == "accelkit.io/v1alpha1"
     assert made["spec"] == {"images": ["quay.io/acme/**"], "signers": [KEY]}

@@ -34,14 +34,14 @@ def rendered(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("case", "secret"), [("defaults", WEBHOOK), ("other", "tls-of-ours")])
-def test_no_job_gets_the_key_of_the_webhook_whatever_its_name(rendered, case, secret):
+def test_policy_forbids_jobs_with_webhook_secret(rendered, case, secret):
     rules = rendered[case, "ValidatingAdmissionPolicy", f"{CONTROLLER}-pods"]["spec"]["validations"]
     (told,) = [each["expression"] for each in rules if "secretName" in each["expression"]]
     assert f'"{secret}"' in told
     assert f'"{WEBHOOK}"' in told
 
 
-def test_the_policy_allows_what_the_installed_controller_is_told_to_pass_to_jobs(rendered):
+def test_policy_allows_arguments_and_command_of_jobs_of_controller(rendered):
     spec = rendered["mirrors", "ValidatingAdmissionPolicy", f"{CONTROLLER}-pods"]["spec"]
     (told,) = [each["expression"] for each in spec["validations"] if "--mount-path" in each["expression"]]
     deployment = rendered["mirrors", "Deployment", CONTROLLER]["spec"]["template"]["spec"]["containers"][0]
@@ -55,7 +55,7 @@ def test_the_policy_allows_what_the_installed_controller_is_told_to_pass_to_jobs
     assert f"'{command[2]}'" in told
 
 
-def test_policies_judge_every_kind_that_the_controller_writes_in_its_own_namespace(rendered):
+def test_policies_cover_each_kind_that_controller_writes(rendered):
     def expand(rules):
         return {resource for rule in rules for resource in rule["resources"] if "/" not in resource}
 
@@ -73,7 +73,7 @@ def test_policies_judge_every_kind_that_the_controller_writes_in_its_own_namespa
         ]
 
 
-def test_the_documents_tell_every_right(rendered):
+def test_security_page_lists_all_rights_of_roles(rendered):
     """The table of docs/explanation/security.md against the roles of both programs."""
     page = (ROOT / "docs/explanation/security.md").read_text()
     text = page.partition("### Rights of the programs of kernel caches")[2]

@@ -54,7 +54,7 @@ def watchers(tmp_path_factory):
     return json.loads((folder / "found.json").read_text())
 
 
-def test_a_prometheus_chooses_by_its_selector_and_one_without_chooses_nothing(watchers):
+def test_prometheus_is_matched_by_its_pod_monitor_selector(watchers):
     assert watchers == ["m/all", "m/null labels", "m/ours"]
 
 
@@ -86,14 +86,14 @@ BOARDS = {("ConfigMap", f"accelkit-monitoring-{name}") for name in ("cards", "cl
 MONITOR, RULE = ("PodMonitor", "accelkit-monitoring"), ("PrometheusRule", "accelkit-monitoring")
 
 
-def test_what_is_made_follows_from_what_is_there_and_what_is_asked_for(rendered):
+def test_rendered_objects_depend_on_operator_and_settings(rendered):
     assert set(rendered["operator"]) == {MONITOR, RULE, *BOARDS}
     assert set(rendered["bare"]) == {MONITOR}
     assert set(rendered["plain"]) == {("ConfigMap", "accelkit-monitoring"), *BOARDS}
     assert rendered["nothing"] == rendered["asked for nothing"] == {}
 
 
-def test_objects_are_found_by_their_labels_and_prometheus_chooses_by_its_own(rendered):
+def test_objects_have_common_labels_and_labels_for_prometheus(rendered):
     for each in rendered["operator"].values():
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "accelkit"
@@ -102,7 +102,7 @@ def test_objects_are_found_by_their_labels_and_prometheus_chooses_by_its_own(ren
         assert (labels.get("grafana_dashboard") == "1") == (each["kind"] == "ConfigMap")
 
 
-def test_ports_that_are_scraped_are_those_that_services_have():
+def test_scraped_ports_exist_in_services():
     templates = [path for role in ("device_plugin", "extender", "kernel_cache") for path in role_templates(role)]
     named = {
         name for path in templates for name in re.findall(r"- name: (metrics|probes)$", path.read_text(), re.MULTILINE)
@@ -114,7 +114,7 @@ def role_templates(role):
     return (ROOT / "roles" / role / "templates").glob("*.j2")
 
 
-def test_series_keep_their_own_pod_and_namespace(rendered):
+def test_series_preserve_their_pod_and_namespace_labels(rendered):
     spec = rendered["operator"][MONITOR]["spec"]
     assert spec["namespaceSelector"] == {"matchNames": ["accelkit"]}
     assert [each["port"] for each in spec["podMetricsEndpoints"]] == ["metrics", "probes"]
@@ -123,7 +123,7 @@ def test_series_keep_their_own_pod_and_namespace(rendered):
     assert {each["interval"] for each in rendered["bare"][MONITOR]["spec"]["podMetricsEndpoints"]} == {"1m"}
 
 
-def test_rules_and_dashboards_come_as_they_are_with_their_braces(rendered):
+def test_rules_and_dashboards_are_rendered_without_changes(rendered):
     rules = (ROLE / "files/rules.yml").read_text()
     assert "{{ $labels.node }}" in rules
     assert rendered["operator"][RULE]["spec"] == parse_yaml(rules)
@@ -136,7 +136,7 @@ def test_rules_and_dashboards_come_as_they_are_with_their_braces(rendered):
         assert "{{" in data[path.name] or "legendFormat" not in data[path.name]
 
 
-def test_without_the_operator_the_same_pods_are_scraped(rendered):
+def test_scrape_config_without_operator_selects_same_pods(rendered):
     (job,) = parse_yaml(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"]
     assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["gpus"]}}]
     targets = {each.get("target_label") for each in job["relabel_configs"]}
@@ -189,7 +189,7 @@ def endpoint(request, rendered):
     return parse_yaml(rendered["plain"]["ConfigMap", "accelkit-monitoring"]["data"]["scrape.yml"])["scrape_configs"][0]
 
 
-def test_an_agent_speaks_for_no_other_node_and_no_other_service(endpoint):
+def test_agent_series_cannot_set_node_job_or_instance(endpoint):
     lie = {"node": "n2", "job": "accelkit-extender", "instance": "there:1", "scraped_component": "extender"}
     lie |= {"exported_node": "n3", "exported_exported_node": "n4", "card": "c", "namespace": "a", "pod": "p"}
     stored = {"job": "its-name", "instance": "here:1", "node": "n1", "card": "c", "namespace": "a", "pod": "p"}
@@ -200,7 +200,7 @@ def test_an_agent_speaks_for_no_other_node_and_no_other_service(endpoint):
             assert scrape(endpoint, component, {"__name__": name, **lie}) is None
 
 
-def test_what_a_cluster_has_once_is_told_by_its_own_service_alone(endpoint):
+def test_cluster_wide_metrics_are_accepted_only_from_their_service(endpoint):
     of = {
         "accelkit_remediation_breaker_open": {"remediation"},
         "accelkit_remediation_held_nodes": {"remediation"},
@@ -217,7 +217,7 @@ def test_what_a_cluster_has_once_is_told_by_its_own_service_alone(endpoint):
     assert scrape(endpoint, "kernel-caches", {"__name__": "accelkit_kernel_caches_on_node"}, controller="DaemonSet")
 
 
-def test_a_pod_that_a_kubelet_mirrors_is_not_scraped(endpoint):
+def test_mirror_pods_are_not_scraped(endpoint):
     steps = endpoint.get("relabelings") or endpoint["relabel_configs"]
     mirrored = {"__meta_kubernetes_pod_annotationpresent_kubernetes_io_config_mirror": "true"}
     ours = {f"__meta_kubernetes_pod_label_app_kubernetes_io_{key}": "extender" for key in ("name", "component")}
@@ -226,7 +226,7 @@ def test_a_pod_that_a_kubelet_mirrors_is_not_scraped(endpoint):
     assert relabel(shown, ours | mirrored) is None
 
 
-def test_the_extender_speaks_for_all_nodes_and_not_for_other_services(endpoint):
+def test_extender_series_may_set_node_but_not_job(endpoint):
     series = scrape(endpoint, "extender", {"__name__": "accelerator_stage_ready", "node": "n2", "job": "x"})
     assert series == {"__name__": "accelerator_stage_ready", "job": "its-name", "instance": "here:1", "node": "n2"}
     assert scrape(endpoint, "extender", {"__name__": "accelkit_leader"})["node"] == "n1"

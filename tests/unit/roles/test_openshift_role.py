@@ -74,7 +74,7 @@ def pods_of(objects):
             yield f"{each['metadata']['namespace']}.{spec['template']['spec']['serviceAccountName']}", spec["template"]
 
 
-def test_every_workload_is_admitted_by_the_constraints_of_its_account_and_by_nothing_narrower(rendered):
+def test_constraints_of_each_account_admit_its_pods_and_are_minimal(rendered):
     seen = set()
     for case, objects in rendered.items():
         constraints = {each["metadata"]["name"]: each for each in objects if "users" in each}
@@ -96,7 +96,7 @@ def test_every_workload_is_admitted_by_the_constraints_of_its_account_and_by_not
     }
 
 
-def test_nobody_gets_all_rights_by_default(rendered):
+def test_no_account_is_privileged_by_default(rendered):
     for case, objects in rendered.items():
         for each in objects:
             if "users" not in each:
@@ -107,7 +107,7 @@ def test_nobody_gets_all_rights_by_default(rendered):
             assert (each["runAsUser"]["type"] == "RunAsAny") is False, case
 
 
-def test_workloads_and_their_constraints_are_checked_together(rendered):
+def test_missing_constraints_of_workloads_are_detected(rendered):
     objects = [each for case in rendered if case.endswith("/0") for each in rendered[case]]
     workloads = [each for each in objects if each["kind"] in WORKLOADS]
     constraints = [each for each in objects if "users" in each]
@@ -115,17 +115,17 @@ def test_workloads_and_their_constraints_are_checked_together(rendered):
     assert len(find_refused(workloads, [])) == len(workloads)
 
 
-def test_pods_that_the_cache_controller_creates_are_admitted(rendered):
+def test_constraints_for_pods_of_cache_controller_are_rendered(rendered):
     [filling] = rendered["filling"]
     assert filling["metadata"]["name"] == "accelkit.default"
     assert filling["metadata"]["labels"]["app.kubernetes.io/component"] == "openshift"
 
 
-def test_without_openshift_there_is_nothing(rendered):
+def test_nothing_is_rendered_without_openshift(rendered):
     assert rendered["nothing"] == []
 
 
-def test_sets_of_machines_come_with_their_autoscalers(rendered):
+def test_machine_sets_are_rendered_with_autoscalers(rendered):
     kinds = {each["kind"]: each for each in rendered["sets"]}
     assert list(kinds) == ["MachineSet", "MachineAutoscaler", "ClusterAutoscaler"]
     machine = kinds["MachineSet"]["spec"]["template"]["spec"]["providerSpec"]["value"]
@@ -212,6 +212,6 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_stops_the_installation_is_reported(told, case):
+def test_invalid_openshift_state_is_reported(told, case):
     expected = CASES[case][2]
     assert (expected in told[case]) if expected else told[case] == ""

@@ -43,7 +43,7 @@ def snippets(objects):
     return {name: parse_yaml_documents(text)[0] for name, text in data.items()}
 
 
-def test_all_objects_are_found_by_their_labels(rendered):
+def test_all_objects_have_common_labels(rendered):
     for objects in rendered.values():
         for each in objects.values():
             labels = each["metadata"]["labels"]
@@ -52,19 +52,19 @@ def test_all_objects_are_found_by_their_labels(rendered):
             assert labels["app.kubernetes.io/managed-by"] == "ansible"
 
 
-def test_what_is_not_wanted_is_not_made(rendered):
+def test_only_empty_config_map_is_rendered_by_default(rendered):
     assert list(rendered["bare"]) == [("ConfigMap", "accelkit-partitioning")]
     assert snippets(rendered["bare"]) == {}
 
 
-def test_priorities_lie_on_both_sides_of_pods_without_any(rendered):
+def test_priority_classes_are_above_and_below_default_priority(rendered):
     high, low = (rendered["full"]["PriorityClass", name] for name in ("cards-first", "accelkit-low"))
     assert (high["value"], low["value"]) == (1000, -5)
     assert (high["preemptionPolicy"], low["preemptionPolicy"]) == ("PreemptLowerPriority", "Never")
     assert high["globalDefault"] is low["globalDefault"] is False
 
 
-def test_quotas_bound_what_is_requested_of_extended_resources(rendered):
+def test_quotas_limit_requests_of_extended_resources(rendered):
     quota = rendered["full"]["ResourceQuota", "accelkit-cards"]
     assert quota["metadata"]["namespace"] == "team-a"
     assert quota["spec"]["hard"] == {
@@ -76,7 +76,7 @@ def test_quotas_bound_what_is_requested_of_extended_resources(rendered):
     assert other["spec"]["hard"] == {"accelkit.deviceclass.resource.k8s.io/devices": "1"}
 
 
-def test_users_find_what_they_write_into_pods(rendered):
+def test_config_map_contains_tolerations_affinity_and_priority_snippets(rendered):
     found = snippets(rendered["full"])
     assert set(found) == {
         "tolerations.yaml",
@@ -97,7 +97,7 @@ def test_users_find_what_they_write_into_pods(rendered):
     assert keys == ["x.io/y", "accelkit.io/memory"]
 
 
-def test_nothing_that_the_role_writes_evicts():
+def test_role_uses_no_taints_that_evict_pods():
     texts = [path.read_text() for path in ROLE.rglob("*") if path.is_file()]
     assert not any("NoExecute" in text for text in texts)
 
@@ -151,7 +151,7 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_somebody_else_has_is_in_the_way(told, name):
+def test_foreign_objects_and_missing_namespaces_are_rejected(told, name):
     expected = FOUND[name][2]
     assert expected in told[name] if expected else told[name] == ""
 
@@ -167,7 +167,7 @@ ROLES = {
 
 
 @pytest.mark.parametrize(("place", "role"), ROLES.items())
-def test_the_playbooks_say_of_their_own_pods_what_their_roles_have_by_default(place, role):
+def test_placement_of_own_pods_matches_role_defaults(place, role):
     defaults = read_yaml(ROOT / "roles" / role / "defaults/main.yml")
     spec, environment = PLACES[place]["spec"], NativeEnvironment()
     assert PLACES[place]["setting"] == f"{role}_tolerations"
@@ -183,7 +183,7 @@ def test_the_playbooks_say_of_their_own_pods_what_their_roles_have_by_default(pl
 
 
 @pytest.mark.parametrize("playbook", ["preflight", "site"])
-def test_the_playbooks_have_the_taints_leave_their_own_pods_a_node(playbook):
+def test_playbooks_pass_own_pods_to_partitioning_role(playbook):
     tasks = [task for play in read_yaml(ROOT / f"playbooks/{playbook}.yml") for task in play.get("tasks", ())]
     [task] = [
         each
@@ -194,7 +194,7 @@ def test_the_playbooks_have_the_taints_leave_their_own_pods_a_node(playbook):
     assert task["vars"] == {"partitioning_own_pods": "{{ __accelkit_own_pods }}"}
 
 
-def test_of_its_own_pods_those_are_meant_that_are_wanted(tmp_path):
+def test_own_pods_contain_only_enabled_services(tmp_path):
     everything = {"accelkit_kernel_caches": True, "accelkit_remediation": {"mode": "dry-run"}}
     wanted = {
         "bare": ({}, ["the extender", "the renewal of certificates"]),

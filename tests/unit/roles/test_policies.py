@@ -11,7 +11,7 @@ from accelkit.vendors.dialects import list_dialect_names, load_dialect
 
 
 @pytest.mark.parametrize("role", MANIFEST_ROLES)
-def test_policies_are_made_where_the_api_has_them_and_go_with_their_role(role):
+def test_policies_are_rendered_only_with_admission_api_and_role_labels(role):
     assert policies(role, admission=False) == []
     made = policies(role)
     assert {each["kind"] for each in made} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -24,7 +24,7 @@ def test_policies_are_made_where_the_api_has_them_and_go_with_their_role(role):
     assert bound == [each["metadata"]["name"] for each in made if "policyName" not in each["spec"]]
 
 
-def test_no_policy_has_a_parameter_of_a_kind_that_is_built_in():
+def test_no_policy_uses_built_in_parameter_kind():
     # The API server cannot watch such parameters again after the last binding that named their kind was deleted.
     for template in (ROOT / "roles").glob("*/*/*"):
         found = re.findall(r"^ *paramKind:(.*)", template.read_text(), re.MULTILINE) if template.is_file() else ()
@@ -40,7 +40,7 @@ def find_policy(name, **changed):
     return found["spec"]
 
 
-def test_all_dialects_keys_are_guarded_and_what_users_write_is_not():
+def test_assignment_keys_of_all_dialects_are_guarded_but_not_user_keys():
     (keys,) = [
         each["expression"]
         for each in find_policy("accelkit-extender-assignments")["variables"]
@@ -55,13 +55,13 @@ def test_all_dialects_keys_are_guarded_and_what_users_write_is_not():
     assert "accelkit.io/request" not in keys
 
 
-def test_pods_that_only_watch_cards_are_guarded_as_those_that_take_some():
+def test_monitoring_resources_are_guarded_like_card_resources():
     own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
     guarded = Defaults("extender", extender_dialects=["gas", "native"]).render(own["__extender_resources"])
     assert {"gpu.intel.com/i915", "gpu.intel.com/i915_monitoring", "accelkit.io/memory"} <= set(guarded)
 
 
-def test_writers_and_exempt_namespaces_are_those_of_the_variables():
+def test_allowed_writers_and_exempt_namespaces_are_read_from_variables():
     other = "system:serviceaccount:kube-system:gcushare"
     given = {"extender_assignment_writers": [other], "extender_namespace": "x"}
     condition = find_policy("accelkit-extender-assignments", **given)["matchConditions"][0]["expression"]
@@ -83,7 +83,7 @@ def find_own(name, **changed):
     return found["spec"]
 
 
-def test_the_extender_is_held_to_its_own_objects_and_to_annotations_of_the_assignment():
+def test_extender_policies_cover_its_objects_and_assignment_annotations():
     assert [each for each in documents("extender", "account_policies.yaml.j2", admission=False) if each] == []
     judged = find_own("accelkit-extender-objects")["matchConstraints"]["resourceRules"]
     assert [each["resources"] for each in judged] == [["leases"], ["endpointslices"], ["endpoints"]]

@@ -34,7 +34,7 @@ def list_rights(**settings):
     }
 
 
-def test_with_dry_run_no_node_no_pod_and_no_job_can_be_changed():
+def test_dry_run_mode_has_no_write_access_to_nodes_pods_or_jobs():
     assert list_rights(mode="dry-run", reset_job="reset") == {
         ("ClusterRole", "nodes"): ({"get", "list", "watch"}, None),
         ("ClusterRole", "pods"): ({"list"}, None),
@@ -45,7 +45,7 @@ def test_with_dry_run_no_node_no_pod_and_no_job_can_be_changed():
     }
 
 
-def test_with_on_it_may_do_what_it_does_and_no_more():
+def test_on_mode_has_only_required_rights():
     assert list_rights(**ON) == {
         ("ClusterRole", "nodes"): ({"get", "list", "watch", "patch"}, None),
         ("ClusterRole", "nodes/status"): ({"patch"}, None),
@@ -58,19 +58,19 @@ def test_with_on_it_may_do_what_it_does_and_no_more():
     }
 
 
-def test_without_a_template_it_sees_no_jobs():
+def test_remediation_without_job_template_cannot_read_jobs():
     assert not {resource for _, resource in list_rights(mode="on")} & {"jobs", "cronjobs"}
 
 
 @pytest.mark.parametrize(
     ("given", "mode"), [("on", "on"), (True, "on"), (False, "off"), (None, "off"), ("dry-run",) * 2]
 )
-def test_the_mode_is_read_as_yaml_reads_it(given, mode):
+def test_yaml_booleans_are_accepted_as_mode(given, mode):
     arguments = render(mode=given)["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert arguments[arguments.index("--mode") + 1] == mode
 
 
-def test_the_command_takes_what_the_role_gives_and_has_the_same_defaults(monkeypatch):
+def test_command_accepts_role_arguments_and_has_same_defaults(monkeypatch):
     monkeypatch.setenv("POD_NAME", "me")
     other = RemediationSettings(mode=Mode.DRY_RUN, max_unavailable=0, taint=False)
     for settings, expected in (
@@ -87,7 +87,7 @@ def test_the_command_takes_what_the_role_gives_and_has_the_same_defaults(monkeyp
         assert [each.name for each in options.dialects] == ["native"]
 
 
-def test_policies_bound_the_rights_where_the_api_has_them_and_there_are_any():
+def test_policies_are_rendered_for_write_access_when_api_supports_them():
     assert policies("remediation", admission=False, accelkit_remediation=ON) == []
     dry = policies("remediation", accelkit_remediation={"mode": "dry-run"})
     assert [each["metadata"]["name"] for each in dry] == [f"{NAME}-state"] * 2
@@ -101,14 +101,14 @@ def test_policies_bound_the_rights_where_the_api_has_them_and_there_are_any():
         assert each["spec"].get("failurePolicy", "Fail") == "Fail"
 
 
-def test_the_policy_names_what_the_service_writes():
+def test_policy_contains_keys_written_by_remediation():
     (policy, *_) = policies("remediation", accelkit_remediation=ON)
     text = " ".join(each["expression"] for each in policy["spec"]["validations"])
     for name in (CORDON_KEY, REPAIRED_ANNOTATION, REMEDIATION_ANNOTATION, UNHEALTHY_TAINT, TAINT_EFFECT, CONDITION):
         assert name in text
 
 
-def test_its_token_writes_no_state_of_others_and_its_jobs_run_as_none_of_us():
+def test_policies_protect_foreign_state_and_service_accounts():
     made = policies("remediation", accelkit_remediation=ON)
     by_name = {each["metadata"]["name"]: each["spec"] for each in made if "policyName" not in each["spec"]}
     texts = {name: " ".join(each["expression"] for each in spec["validations"]) for name, spec in by_name.items()}
@@ -125,14 +125,14 @@ def test_its_token_writes_no_state_of_others_and_its_jobs_run_as_none_of_us():
         assert f'dyn(oldObject.{part}).all(field, field in ["{but}"]' in texts[NAME]
 
 
-def test_removal_deletes_the_service_before_it_takes_back_what_that_did():
+def test_removal_deletes_service_before_undoing_its_changes():
     tasks = [each["name"] for each in read_yaml(ROOT / "roles/remediation/tasks/remove.yml")]
     assert tasks.index("Delete the objects of remediation") < tasks.index(
         "Undo the changes of remediation on the nodes"
     )
 
 
-def test_what_changes_nodes_is_refused_where_nothing_bounds_its_rights():
+def test_on_mode_is_rejected_without_admission_policies():
     tasks = PREFLIGHT[:2]
     judge = Environment(autoescape=True).compile_expression
     for mode, admission, accepted in (("on", True, True), ("on", False, False), ("dry-run", False, True)):
@@ -193,7 +193,7 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_template_that_is_not_there_is_told_before_anything_is_changed(told, name):
+def test_missing_or_running_job_template_is_rejected_in_preflight(told, name):
     there, _, expected = TEMPLATES[name]
     looked, said = told[name]
     assert looked is (there is not None)

@@ -18,7 +18,7 @@ def command():
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_the_store_is_made_mutable_before_it_is_deleted(command, tmp_path, status):
+def test_cache_store_is_made_mutable_before_deletion(command, tmp_path, status):
     folder = tmp_path / "accelkit" / "kernel-caches"
     (folder / "cache").mkdir(parents=True)
     programs = tmp_path / "bin"

@@ -130,21 +130,21 @@ def container(role, **changed):
     return spec["containers"][0], spec
 
 
-def test_the_version_stands_in_galaxy_yml_alone():
+def test_collection_version_is_written_only_in_galaxy_yml():
     version = read_yaml(ROOT / "galaxy.yml")["version"]
     files = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*") if path.is_file()]
     assert [str(path) for path in files if re.search(rf"\b{re.escape(version)}\b", path.read_text())] == []
 
 
 @pytest.mark.parametrize("role", MANIFEST_ROLES)
-def test_image_and_label_have_the_version_of_the_collection(role):
+def test_image_and_labels_contain_collection_version(role):
     found, _ = container(role)
     assert found["image"] == f"accelkit.io/accelkit:{VERSION}"
     assert {each["metadata"]["labels"]["app.kubernetes.io/version"] for each in objects(role).values()} == {VERSION}
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_defaults_specification_and_readme_agree(role):
+def test_defaults_argument_specs_and_readme_agree(role):
     home = ROOT / "roles" / role
     raw = read_yaml(home / "defaults" / "main.yml")
     rendered = Defaults(role)
@@ -186,7 +186,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_setting_reaches_its_roles_and_the_empty_text_is_none(setting):
+def test_setting_sets_role_variables_and_empty_text_selects_default(setting):
     value, roles, variable = SETTINGS[setting]
     for role in roles:
         name = f"{role}_{variable}"
@@ -205,7 +205,7 @@ def test_a_setting_reaches_its_roles_and_the_empty_text_is_none(setting):
         ("privileged", True),
     ],
 )
-def test_nodes_are_looked_at_as_their_agents_will_look(variable, value):
+def test_discovery_pod_uses_driver_settings_of_agents(variable, value):
     given = {f"device_plugin_{variable}": value}
     assert Defaults("node_labels", **given)[f"node_labels_{variable}"] == value
     assert Defaults("node_labels")[f"node_labels_{variable}"] == Defaults("device_plugin")[f"device_plugin_{variable}"]
@@ -214,7 +214,7 @@ def test_nodes_are_looked_at_as_their_agents_will_look(variable, value):
     assert look[variable] == f"{{{{ node_labels_{variable} }}}}"
 
 
-def test_variables_of_roles_that_the_sample_inventory_offers_are_those_of_roles():
+def test_role_variables_in_sample_inventory_exist():
     sample = (ROOT / "inventories/sample/group_vars/all.yml").read_text()
     offered = parse_yaml("\n".join(re.findall(r"^# ((?!accelkit_)[a-z]+_[a-z_]+: .*)", sample, re.MULTILINE)))
     assert {"device_plugin_runtime_class", "device_plugin_driver_root", "device_plugin_privileged"} <= offered.keys()
@@ -223,7 +223,7 @@ def test_variables_of_roles_that_the_sample_inventory_offers_are_those_of_roles(
         assert type(Defaults(role)[name]) is type(value)
 
 
-def test_dialects_reach_all_roles():
+def test_dialects_setting_sets_variables_of_all_roles():
     given = {"accelkit_dialects": ["gcushare", "gas"]}
     assert Defaults("extender", **given)["extender_dialects"] == ["gcushare", "gas", "native"]
     assert Defaults("node_labels", **given)["node_labels_dialect"] == "gcushare"
@@ -237,7 +237,7 @@ def test_dialects_reach_all_roles():
     assert {"accelkit.io/memory", "enflame.com/gcu-memory", "gpu.intel.com/i915"} <= set(resources)
 
 
-def test_the_roles_name_the_dialects_and_policies_that_there_are():
+def test_argument_specs_describe_all_dialects_and_policies():
     named = {
         "extender": {"extender_dialects": list_dialect_names(), "extender_policy": list(Policy)},
         "device_plugin": {"device_plugin_dialect": list_dialect_names(advertised=True)},
@@ -253,20 +253,20 @@ def test_the_roles_name_the_dialects_and_policies_that_there_are():
     assert read_yaml(ROOT / "roles/extender/tasks/preflight.yml")[0]["vars"]["extender_own_policies"] == list(Policy)
 
 
-def test_keys_of_dialects_stand_in_their_own_files_alone():
+def test_dialect_keys_are_not_repeated_in_roles_and_playbooks():
     keys = {key for name in list_dialect_names() if (found := load_dialect(name).annotations) for key in found.keys}
     files = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.yml")]
     assert [str(path) for path in files if any(key in path.read_text() for key in keys)] == []
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_file_of_a_role_is_there(role):
+def test_each_role_has_all_task_files(role):
     names = {path.name for path in (ROOT / "roles" / role / "tasks").iterdir()}
     assert {"main.yml", "apply.yml", "check.yml", "remove.yml"} <= names
 
 
 @pytest.mark.parametrize(("role", "name"), MANIFEST_ROLES.items())
-def test_objects_are_labelled_and_found_by_their_selector(role, name):
+def test_objects_have_common_labels_and_match_their_selector(role, name):
     for each in objects(role).values():
         assert each["metadata"]["name"] == name
         assert sorted(each["metadata"]["labels"]) == [
@@ -286,7 +286,7 @@ def rights(found):
     return {(resource, verb) for rule in found["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
 
 
-def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_policy_bounds_it():
+def test_extender_may_bind_pods_and_patch_nodes_restricted_by_policy():
     made = objects("extender")
     reads = {(resource, verb) for resource in ("nodes", "pods") for verb in ("list", "watch")} | {("pods", "get")}
     binds = {("pods/binding", "create"), ("tokenreviews", "create")}
@@ -300,7 +300,7 @@ def test_the_extender_may_read_and_bind_and_patch_nodes_where_an_admission_polic
     assert "--wake" not in container("extender", extender_wake=False)[0]["args"]
 
 
-def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it():
+def test_extender_with_pod_groups_may_patch_pods_restricted_by_policy():
     without = objects("extender")
     made = objects("extender", extender_pod_groups=True, extender_pod_group_hold=2)
     more = {
@@ -326,7 +326,7 @@ def test_the_extender_may_patch_pods_where_groups_are_on_and_a_policy_bounds_it(
     assert own["__extender_gate"] == POD_GROUP_GATE
 
 
-def test_the_extender_may_patch_pods_to_fence_them_where_it_has_replicas_and_a_policy_bounds_it():
+def test_extender_replicas_may_patch_pods_restricted_by_policy():
     made = objects("extender", extender_wake=False)
     assert ("pods", "patch") in rights(made["ClusterRole"])
     policy = made["ValidatingAdmissionPolicy"]
@@ -342,7 +342,7 @@ def test_the_extender_may_patch_pods_to_fence_them_where_it_has_replicas_and_a_p
     assert own["__extender_fence_annotation"] == FENCED_AT_ANNOTATION
 
 
-def test_the_extender_may_evict_only_where_that_is_asked_for():
+def test_extender_may_evict_pods_only_when_enabled():
     evicts = {("pods/eviction", "create"), ("events", "create"), ("poddisruptionbudgets", "list")}
     on, off = objects("extender", extender_evict_for_priority=True), objects("extender")
     assert rights(on["ClusterRole"]) - rights(off["ClusterRole"]) == evicts
@@ -350,12 +350,12 @@ def test_the_extender_may_evict_only_where_that_is_asked_for():
     assert "--evict-for-priority" not in container("extender")[0]["args"]
 
 
-def test_the_policy_names_the_annotation_that_the_extender_writes():
+def test_wake_annotation_of_policy_matches_extender():
     own = read_yaml(ROOT / "roles" / "extender" / "vars" / "main.yml")
     assert own["__extender_wake_annotation"] == FREED_AT_ANNOTATION
 
 
-def test_the_node_agent_may_patch_nodes_and_pods_where_an_admission_policy_bounds_it():
+def test_node_agent_may_patch_nodes_and_pods_restricted_by_policy():
     made = objects("device_plugin")
     reads = {("nodes", "get"), ("nodes", "patch"), ("pods", "list"), ("pods", "watch"), ("events", "create")}
     assert rights(made["ClusterRole"]) == reads | {("pods", "patch")}
@@ -371,7 +371,7 @@ def test_the_node_agent_may_patch_nodes_and_pods_where_an_admission_policy_bound
     assert without["ValidatingAdmissionPolicy"] == made["ValidatingAdmissionPolicy"]
 
 
-def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
+def test_extender_on_host_listens_on_loopback_with_given_options():
     options = {"extender_port": 4000, "extender_policy": "spread", "extender_unit": "256MiB", "extender_log_folder": ""}
     found, spec = container("extender", extender_expose="host", **options)
     assert found["args"] == [
@@ -386,7 +386,7 @@ def test_on_a_host_the_extender_listens_on_loopback_with_the_given_options():
     assert ("tokenreviews", "create") not in rights(made["ClusterRole"])
 
 
-def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
+def test_extender_replicas_behind_service_use_lease_and_tls():
     found, spec = container("extender", extender_namespace="x")
     assert found["args"][-4:] == ["--lease", "x/accelkit-extender", "--service", "accelkit-extender"]
     assert not {"--plain-http", "--no-http2"} & set(found["args"])
@@ -401,7 +401,7 @@ def test_behind_a_service_replicas_compete_for_a_lease_and_serve_tls():
     assert narrow["resourceNames"] == ["accelkit-extender"]
 
 
-def test_certificates_are_shown_and_watched_without_their_keys():
+def test_certificates_are_mounted_without_private_keys():
     _, spec = container("extender")
     (shown,) = [volume["projected"] for volume in spec["volumes"] if volume["name"] == "certificates"]
     job = renewal()["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -412,7 +412,7 @@ def test_certificates_are_shown_and_watched_without_their_keys():
         assert {item["path"] for item in items} >= {f"{CLIENT}.crt", f"{AUTHORITY}.crt"}
 
 
-def test_who_renews_may_write_one_secret_and_has_the_authority_as_files_that_nobody_else_gets():
+def test_renewal_job_may_update_only_server_secret():
     made = renewal()
     (secrets,) = [rule for rule in made["Role"]["rules"] if rule["resources"] == ["secrets"]]
     assert (secrets["resourceNames"], secrets["verbs"]) == ([SERVER], ["get", "update"])
@@ -434,7 +434,7 @@ def renewal():
     return {each["kind"]: each for each in documents("certificates", "renewal.yaml.j2", **own)}
 
 
-def test_whoever_inspects_may_use_one_port_of_one_service_and_one_account():
+def test_inspector_role_grants_read_port_and_one_service_account():
     options = {"extender_name": "e", "extender_namespace": "x", "extender_read_port": 4000}
     found = documents("extender", "readers.yaml.j2", **options)
     roles = {each["metadata"]["name"]: each["rules"] for each in found if each["kind"] == "Role"}
@@ -457,7 +457,7 @@ def test_whoever_inspects_may_use_one_port_of_one_service_and_one_account():
     assert args[args.index("--read-port") + 1] == "4000"
 
 
-def test_without_a_log_folder_the_extender_needs_nothing_of_its_host():
+def test_extender_without_log_folder_mounts_no_host_path():
     _, spec = container("extender", extender_log_folder="")
     assert "initContainers" not in spec
     assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
@@ -477,7 +477,7 @@ def mounted(found, spec):
 
 
 @pytest.mark.parametrize(("root", "below"), [("/", ""), ("/tree", "/tree"), ("/tree/", "/tree")])
-def test_the_node_agent_sees_its_host_below_one_root(root, below):
+def test_node_agent_mounts_host_paths_below_one_root(root, below):
     found, spec = container("device_plugin", device_plugin_log_folder="", device_plugin_host_root=root)
     assert found["args"] == [
         *["node-agent", "--unit", "1GiB", "--dialect", "native"],
@@ -496,7 +496,7 @@ def test_the_node_agent_sees_its_host_below_one_root(root, below):
     assert spec["nodeSelector"] == {"accelkit.io/share": "true"}
 
 
-def test_nothing_is_mounted_that_may_be_missing_or_holds_the_hosts_secrets():
+def test_node_agent_mounts_only_existing_and_non_sensitive_folders():
     found, spec = container("device_plugin", device_plugin_log_folder="")
     paths = [volume["hostPath"] for volume in spec["volumes"] if "hostPath" in volume]
     assert {each["type"] for each in paths} == {"Directory"}
@@ -505,7 +505,7 @@ def test_nothing_is_mounted_that_may_be_missing_or_holds_the_hosts_secrets():
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_what_is_mounted_below_a_read_only_mount_is_too_where_the_cluster_knows_that(deep):
+def test_mounts_are_recursively_read_only_on_supported_clusters(deep):
     made = objects("device_plugin", deep_read_only=deep, device_plugin_processes=True, device_plugin_log_folder="")
     spec = made["DaemonSet"]["spec"]["template"]["spec"]
     read = {volume["name"] for volume in spec["volumes"] if "hostPath" in volume} - {"device-plugins"}
@@ -515,7 +515,7 @@ def test_what_is_mounted_below_a_read_only_mount_is_too_where_the_cluster_knows_
     }
 
 
-def test_who_sees_etc_has_no_token_no_rights_and_another_user():
+def test_host_files_container_has_no_token_and_another_user():
     _, spec = container("device_plugin", device_plugin_host_root="/tree")
     agent, files = spec["containers"]
     assert spec["automountServiceAccountToken"] is False
@@ -539,7 +539,7 @@ def test_who_sees_etc_has_no_token_no_rights_and_another_user():
 
 
 @pytest.mark.parametrize("place", [root for root in DRIVER_ROOTS if root != "/"])
-def test_a_driver_that_lies_elsewhere_is_seen_where_the_agent_looks_for_it(place):
+def test_driver_root_is_mounted_at_path_known_to_agent(place):
     found, spec = container("device_plugin", device_plugin_driver_root=place, device_plugin_host_root="/tree")
     seen = mounted(found, spec)
     assert seen[f"/host{place}"] == f"/tree{place}"
@@ -549,12 +549,12 @@ def test_a_driver_that_lies_elsewhere_is_seen_where_the_agent_looks_for_it(place
     assert (driver["readOnly"], driver["mountPropagation"]) == (True, "HostToContainer")
 
 
-def test_the_role_offers_the_places_of_drivers_that_the_agent_looks_at():
+def test_driver_root_choices_match_agent():
     options = read_yaml(ROOT / "roles/device_plugin/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     assert options["device_plugin_driver_root"]["choices"] == list(DRIVER_ROOTS)
 
 
-def test_a_runtime_is_told_to_give_the_agent_the_drivers_device_nodes():
+def test_runtime_class_and_cdi_devices_are_set_on_agent_pod():
     made = objects("device_plugin", device_plugin_runtime_class="nvidia", device_plugin_cdi_devices=["a/b=c", "d/e=f"])
     template = made["DaemonSet"]["spec"]["template"]
     assert template["spec"]["runtimeClassName"] == "nvidia"
@@ -568,7 +568,7 @@ def test_a_runtime_is_told_to_give_the_agent_the_drivers_device_nodes():
     assert [each["name"] for each in files["env"]] == ["ACCELKIT_HOST_ROOT"]
 
 
-def test_the_privileged_form_is_the_agents_container_alone():
+def test_privileged_setting_applies_only_to_agent_container():
     _, spec = container("device_plugin", device_plugin_privileged=True)
     agent, files = spec["containers"]
     # The API server refuses it beside allowPrivilegeEscalation: false.
@@ -576,23 +576,23 @@ def test_the_privileged_form_is_the_agents_container_alone():
     assert "privileged" not in files["securityContext"]
 
 
-def test_an_agent_writes_its_log_as_it_is_reported():
+def test_log_format_is_passed_to_agent():
     found, _ = container("device_plugin", device_plugin_log_format="json")
     assert found["args"][-2:] == ["--log-format", "json"]
 
 
-def test_what_an_agent_asks_and_tells_can_be_less():
+def test_health_checks_and_steering_can_be_disabled():
     assert not {"--health-checks", "--no-steering"} & set(container("device_plugin")[0]["args"])
     found, _ = container("device_plugin", device_plugin_health_checks="files", device_plugin_steering=False)
     assert found["args"][found["args"].index("--health-checks") :][:3] == ["--health-checks", "files", "--no-steering"]
 
 
-def test_the_unit_of_another_release_is_told_to_the_agents_that_take_its_nodes_over():
+def test_former_unit_is_passed_to_agent():
     arguments = container("device_plugin", device_plugin_former_unit="0.1")[0]["args"]
     assert arguments[arguments.index("--former-unit") + 1] == "0.1"
 
 
-def test_what_an_agent_sees_of_its_host_can_be_more():
+def test_additional_host_folders_can_be_mounted_into_agent():
     # Names of volumes take no dot, capital or slash, folders do.
     folders = ["/etc/cdi", "/var/run/CDI_1.0"]
     options = {
@@ -615,7 +615,7 @@ def test_what_an_agent_sees_of_its_host_can_be_more():
     assert "/host/run/mps-memory" in [mount["mountPath"] for mount in found["volumeMounts"]]
 
 
-def test_who_looks_into_other_processes_does_nothing_else():
+def test_process_scan_container_has_only_required_rights():
     found, spec = container("device_plugin", device_plugin_processes=True)
     assert "add" not in found["securityContext"]["capabilities"]
     (scan,) = [each for each in spec["containers"] if each["name"] == "process-scan"]

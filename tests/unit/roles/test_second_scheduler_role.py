@@ -26,7 +26,7 @@ def rendered(tmp_path_factory):
     }
 
 
-def test_objects_fit_together(rendered):
+def test_objects_reference_each_other_consistently(rendered):
     found = rendered["defaults"]
     version = read_yaml(ROOT / "galaxy.yml")["version"]
     assert {each["metadata"]["labels"]["app.kubernetes.io/version"] for each in found.values()} == {version}
@@ -74,7 +74,7 @@ def test_objects_fit_together(rendered):
     }
 
 
-def test_plain_http_needs_no_secret(rendered):
+def test_plain_http_extender_needs_no_client_secret(rendered):
     found = rendered["plain"]
     spec = found["Deployment", NAME]["spec"]["template"]["spec"]
     assert [volume["name"] for volume in spec["volumes"]] == ["configuration"]

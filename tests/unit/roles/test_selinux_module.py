@@ -35,7 +35,7 @@ def pods(tmp_path_factory):
     }
 
 
-def test_the_module_compiles(tmp_path):
+def test_selinux_module_compiles(tmp_path):
     if not shutil.which("checkmodule") or not shutil.which("semodule_package"):
         pytest.skip("neither checkmodule nor semodule_package is on PATH")
     module, package = tmp_path / "accelkit.mod", tmp_path / "accelkit.pp"
@@ -48,7 +48,7 @@ def test_the_module_compiles(tmp_path):
     assert b"accelkit_cache_t" in package.read_bytes()
 
 
-def test_pods_run_with_the_types_of_the_module(pods):
+def test_agent_pods_run_with_types_of_selinux_module(pods):
     for role, name in TYPES.items():
         assert pods[role]["securityContext"]["seLinuxOptions"] == {"type": name, "level": "s0"}
         assert f"type {name}, accelkit_agent," in POLICY
@@ -57,14 +57,14 @@ def test_pods_run_with_the_types_of_the_module(pods):
 
 
 @pytest.mark.parametrize("role", TYPES)
-def test_capabilities_are_those_of_the_containers(pods, role):
+def test_selinux_capabilities_match_containers(pods, role):
     containers = pods[role]["containers"] + pods[role].get("initContainers", [])
     added = {name.lower() for each in containers for name in each["securityContext"]["capabilities"].get("add", [])}
     allowed = re.findall(rf"^allow {TYPES[role]} self:capability (.*);$", POLICY, re.MULTILINE)
     assert set(" ".join(allowed).strip("{} ").split()) == added
 
 
-def test_pods_of_tenants_only_read_what_is_cached():
+def test_tenant_pods_may_only_read_cached_files():
     [rule] = re.findall(r"^allow container_domain accelkit_cache_t:file \{ (.*) \};$", POLICY, re.MULTILINE)
     assert set(rule.split()) & {"write", "append", "create", "unlink", "rename", "setattr", "link"} == set()
     assert "container_file_t" not in (FOLDER / "accelkit.fc").read_text()

@@ -82,36 +82,36 @@ def rendered(tmp_path_factory):
     return {minor: [each for one in {minor, decisive_for[minor]} for each in found[str(one)]] for minor in MINORS}
 
 
-def test_the_templates_take_another_turn_at_the_decisive_versions_alone():
+def test_templates_change_only_at_decisive_versions():
     texts = [path.read_text() for role in ROLES for path in (ROOT / "roles" / role).glob("[tv]*/*")]
     turns = {int(minor) for text in texts for minor in re.findall(r"is version\('1\.(\d+)", text)}
     assert turns == set(DECISIVE[1:])
 
 
-def test_the_versions_are_those_that_the_code_accepts():
+def test_minor_versions_match_versions_accepted_by_code():
     assert list(range(OLDEST, MINORS[-1] + 1)) == MINORS
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_every_object_is_served(rendered, minor):
+def test_each_rendered_object_is_served_by_api_server(rendered, minor):
     found = {each for document in rendered[minor] for each in violations(document, minor)}
     assert {each for each in found if minor < 31 or not each.endswith(GATED)} == set()
 
 
-def test_admission_policies_are_there_from_1_30_on(rendered):
+def test_admission_policies_are_rendered_from_kubernetes_1_30(rendered):
     for minor, documents in rendered.items():
         kinds = {each["kind"] for each in documents}
         assert {"CronJob", "PodDisruptionBudget", "DaemonSet", "Deployment"} <= kinds
         assert ("ValidatingAdmissionPolicy" in kinds) == (minor >= 30), minor
 
 
-def test_mounts_are_read_only_to_their_bottom_from_1_31_on(rendered):
+def test_mounts_are_recursively_read_only_from_kubernetes_1_31(rendered):
     for minor, documents in rendered.items():
         assert ('"recursiveReadOnly": "IfPossible"' in json.dumps(documents)) == (minor >= 31), minor
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_what_the_playbooks_and_programs_create_is_served(minor):
+def test_objects_created_by_playbooks_and_programs_are_served(minor):
     installer = read_yaml(ROOT / "playbooks/files/installer.yml")
     assert violations(installer, minor) == []
     spec = Spec(
@@ -126,7 +126,7 @@ def test_what_the_playbooks_and_programs_create_is_served(minor):
         assert violations({"apiVersion": version, "kind": kind, **body}, minor) == []
 
 
-def test_the_strict_reading_finds_what_an_api_server_would_not_know():
+def test_validation_reports_unknown_kinds_fields_and_types():
     policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "spec": {}}
     assert violations(policy, 29) == ["admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy is not served"]
     assert violations(policy, 30) == []

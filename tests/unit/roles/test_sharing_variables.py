@@ -15,7 +15,7 @@ def find_rules(**inventory):
     return objects("extender", **inventory).get("ConfigMap")
 
 
-def test_sharing_rules_reach_the_extender_as_they_are_written():
+def test_sharing_rules_are_passed_to_extender():
     found = find_rules(extender_sharing_rules=RULES)
     assert read_rules(parse_yaml(found["data"]["rules.yaml"])) == read_rules(RULES)
     shown, pod = container("extender", extender_sharing_rules=RULES)
@@ -25,14 +25,14 @@ def test_sharing_rules_reach_the_extender_as_they_are_written():
     assert {"name": "sharing-rules", "configMap": {"name": found["metadata"]["name"]}} in pod["volumes"]
 
 
-def test_without_rules_nothing_is_there():
+def test_nothing_is_rendered_without_sharing_rules():
     assert find_rules() is None
     shown, pod = container("extender")
     assert "--sharing-rules" not in shown["args"]
     assert "sharing" not in json.dumps(pod)
 
 
-def test_cards_are_oversubscribed_where_that_is_asked_for():
+def test_memory_factor_is_passed_to_agent_only_when_set():
     assert "--memory-factor" not in container("device_plugin")[0]["args"]
     arguments = container("device_plugin", device_plugin_memory_factor=1.5)[0]["args"]
     assert arguments[arguments.index("--memory-factor") + 1] == "1.5"

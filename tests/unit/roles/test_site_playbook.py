@@ -40,38 +40,38 @@ INCLUDED = [(task, tags) for task, tags in TASKS if INCLUDE in task]
 
 
 @pytest.mark.parametrize("playbook", ["site", "preflight", "verify"])
-def test_what_is_left_out_is_not_skipped_task_by_task(playbook):
+def test_imported_roles_have_no_condition(playbook):
     tasks = list_tasks(read_yaml(ROOT / f"playbooks/{playbook}.yml"))
     assert [task["name"] for task, _ in tasks if IMPORT in task and "when" in task] == []
 
 
-def test_what_everybody_has_is_imported_so_that_its_defaults_are_seen():
+def test_roles_with_shared_defaults_are_imported():
     imported = {task[IMPORT]["name"].rpartition(".")[2] for task, _ in TASKS if IMPORT in task}
     assert imported == EXPOSING
 
 
 @pytest.mark.parametrize(("task", "tags"), INCLUDED, ids=[task["name"] for task, _ in INCLUDED])
-def test_what_is_included_runs_under_its_tag_alone(task, tags):
+def test_included_roles_apply_their_tags(task, tags):
     of_play = {tag for play in PLAYS if task in play.get("tasks", []) for tag in as_list(play.get("tags", []))}
     applied = set(as_list(task[INCLUDE].get("apply", {}).get("tags", [])))
     assert tags
     assert applied | of_play == tags
 
 
-def test_what_a_part_asks_of_the_cluster_before_is_asked_under_its_tag():
+def test_query_of_installed_parts_has_tags_of_dependent_parts():
     [asked] = [tags for task, tags in TASKS if task["name"] == "Find the installed parts"]
     needing = {tag for task, tags in INCLUDED if "__accelkit_parts" in str(task.get("when")) for tag in tags}
     assert needing <= asked
 
 
 @pytest.mark.parametrize("role", sorted({task[INCLUDE]["name"].rpartition(".")[2] for task, _ in INCLUDED} - EXPOSING))
-def test_no_condition_reads_a_default_of_a_role_that_is_only_included(role):
+def test_conditions_do_not_read_defaults_of_included_roles(role):
     conditions = " ".join(str(task.get("when", "")) for task, _ in TASKS)
     for name in read_yaml(ROOT / "roles" / role / "defaults/main.yml"):
         assert not re.search(rf"\b{name}\b(?! \| default\()", conditions), name
 
 
-def test_manifests_of_users_follow_each_stage_that_the_settings_take_and_are_removed_the_last_first():
+def test_stage_manifests_are_applied_in_order_and_removed_in_reverse():
     known = read_yaml(ROOT / "playbooks/vars/settings.yml")["__accelkit_settings"]["accelkit_stage_manifests"][
         "options"
     ]
@@ -92,14 +92,14 @@ WITH_FILES = [path for path in sorted((ROOT / "playbooks").glob("*.yml")) if "va
 
 
 @pytest.mark.parametrize("path", WITH_FILES, ids=lambda path: path.stem)
-def test_no_play_names_a_variable_as_its_files_of_variables_do(path):
+def test_play_variables_do_not_repeat_names_of_vars_files(path):
     for play in read_yaml(path):
         # Files of variables win over a play's own.
         named = {name for file in play.get("vars_files", []) for name in read_yaml(path.parent / file)}
         assert not named & set(play.get("vars", {})), play["name"]
 
 
-def test_the_last_play_judges_the_state_at_the_end():
+def test_last_play_checks_final_state():
     (task,) = PLAYS[-1]["tasks"]
     check = task["accelkit.kubernetes.memory_check"]
     assert set(check["kinds"]) == {"over_capacity", "shared_whole_card", "unassigned_pod", "bound_past_extender"}

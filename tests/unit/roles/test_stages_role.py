@@ -21,7 +21,7 @@ CHECKER = read_yaml(ROOT / "playbooks/files/checker.yml")["rules"]
         ({"accelkit_mode": "", "accelkit_scheduler_name": "other"}, ""),
     ],
 )
-def test_pods_go_to_the_scheduler_that_calls_the_extender(inventory, name):
+def test_check_pods_use_scheduler_that_calls_extender(inventory, name):
     assert Defaults("stages", **inventory)["stages_scheduler"] == name
 
 
@@ -34,7 +34,7 @@ def test_pods_go_to_the_scheduler_that_calls_the_extender(inventory, name):
         ({"extender_expose": "host"}, ""),
     ],
 )
-def test_an_extender_without_a_service_is_asked_at_its_url(inventory, url):
+def test_extender_without_service_is_called_at_its_url(inventory, url):
     assert Defaults("stages", **inventory)["stages_extender_url"] == url
 
 
@@ -49,7 +49,7 @@ def test_an_extender_without_a_service_is_asked_at_its_url(inventory, url):
         ("extender_name", "ext", "extender_service"),
     ],
 )
-def test_settings_reach_the_role(setting, value, variable):
+def test_settings_set_role_variables(setting, value, variable):
     assert Defaults("stages", **{setting: value})[f"stages_{variable}"] == value
 
 
@@ -63,11 +63,11 @@ def test_settings_reach_the_role(setting, value, variable):
     ],
 )
 @pytest.mark.parametrize("rules", [INSTALLER, CHECKER])
-def test_who_checks_nodes_has_the_rights_that_checks_need(rules, resource, verb):
+def test_installer_and_checker_have_rights_for_checks(rules, resource, verb):
     assert any(resource in rule["resources"] and verb in rule["verbs"] and "" in rule["apiGroups"] for rule in rules)
 
 
-def test_checks_run_when_all_is_installed_and_only_where_they_are_wanted():
+def test_checks_run_after_installation_only_when_enabled():
     plays = read_yaml(ROOT / "playbooks/site.yml")
     names = [play["name"] for play in plays]
     [play] = [each for each in plays if each.get("tags") == ["stages"]]
@@ -77,7 +77,7 @@ def test_checks_run_when_all_is_installed_and_only_where_they_are_wanted():
     assert read_yaml(ROOT / "playbooks/vars/cluster.yml")["__accelkit_stages_wanted"].count("default(true, true)") == 1
 
 
-def test_verify_does_the_work_again_before_it_judges_and_tells_each_fault_once():
+def test_verify_playbook_repeats_checks_before_verification():
     play = read_yaml(ROOT / "playbooks/verify.yml")[-1]
     names = [task["name"] for task in play["tasks"]]
     again = play["tasks"][names.index("Check the nodes again")]
@@ -103,7 +103,7 @@ def test_verify_does_the_work_again_before_it_judges_and_tells_each_fault_once()
         ),
     ],
 )
-def test_why_no_node_is_checked_is_reported(given, told):
+def test_reason_for_skipped_node_checks_is_reported(given, told):
     [task] = [
         each for each in read_yaml(ROOT / "playbooks/tasks/check_nodes.yml") if "ansible.builtin.set_fact" in each
     ]

@@ -22,18 +22,18 @@ def agents(tmp_path_factory):
     }
 
 
-def test_all_containers_are_root(agents):
+def test_all_agent_containers_run_as_root(agents):
     for spec in agents.values():
         assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == (0, 0)
         for each in [*spec["containers"], *spec.get("initContainers", [])]:
             assert not {"runAsUser", "runAsGroup", "runAsNonRoot"} & each["securityContext"].keys()
 
 
-def test_without_a_former_user_nothing_changes_owners(agents):
+def test_ownership_is_not_changed_without_former_user(agents):
     assert "initContainers" not in agents[0]
 
 
-def test_what_a_former_agent_left_is_given_to_root_each_folder_before_it_is_entered(agents, tmp_path, monkeypatch):
+def test_files_of_former_user_are_changed_to_root_from_top_to_bottom(agents, tmp_path, monkeypatch):
     (container,) = agents[65532]["initContainers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
     command = container["command"]

@@ -62,12 +62,12 @@ def findings(*sides, **more):
     return [(finding.kind, finding.message) for finding in compare(*sides, **more).findings]
 
 
-def test_sides_that_agree_have_no_findings():
+def test_matching_evidence_has_no_findings():
     pods = [pod("p", {"c": ("a", 4)})]
     assert findings(pods, held(p={"c": {"a": 4}})) == []
 
 
-def test_devices_are_compared_in_the_unit_of_their_day():
+def test_devices_are_compared_in_unit_at_allocation_time():
     old, new = pod("old", {"c": ("a", 4)}), pod("new", {"c": ("a", 4)})
     old.status.start_time, new.status.start_time = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
     old.spec.containers[0].resources.limits = {"accelkit.io/memory": "8"}
@@ -77,18 +77,18 @@ def test_devices_are_compared_in_the_unit_of_their_day():
     assert [kind for kind, _ in findings([old, new], given)] == ["disbelieved_assignment"]
 
 
-def test_a_pod_for_which_its_kubelet_holds_nothing_is_a_finding_once_it_is_admitted():
+def test_admitted_pod_without_devices_in_kubelet_is_finding():
     message = "pod d/p [c] is assigned 4 GiB of a, but its kubelet does not report any devices"
     assert findings([pod("p", {"c": ("a", 4)})]) == [("not_allocated", message)]
     assert findings([pod("p", {"c": ("a", 4)}, admitted=False)]) == []
 
 
-def test_of_plain_init_containers_nothing_is_expected():
+def test_plain_init_container_needs_no_devices():
     pods = [pod("p", {"i": ("a", 8), "c": ("a", 4)}, init=["i"])]
     assert findings(pods, held(p={"c": {"a": 4}})) == []
 
 
-def test_a_ledger_that_counts_otherwise_is_a_finding():
+def test_different_share_in_ledger_is_finding():
     assert findings([], ledger=inspection([pod("old", {"c": ("a", 4)})])) == [
         (
             "ledger_differs",
@@ -97,7 +97,7 @@ def test_a_ledger_that_counts_otherwise_is_a_finding():
     ]
 
 
-def test_what_changes_hands_just_now_is_no_difference():
+def test_share_that_is_being_moved_is_not_finding():
     moving = pod("p", {"c": ("a", 4)}, **{MOVING: (Share("b", 1),)})
     found = audit(
         AuditEvidence(
@@ -111,7 +111,7 @@ def test_what_changes_hands_just_now_is_no_difference():
     assert found.findings == []
 
 
-def test_a_process_of_no_pod_is_a_finding_with_its_memory_where_that_is_known():
+def test_process_without_pod_is_finding_with_its_memory_if_known():
     allocations = Allocations("n", (), (StrangeProcess("a", 7, "miner", GIB), StrangeProcess("a", 8, "top")))
     assert [message for _, message in findings([], allocations)] == [
         "process 7 (miner, 1 GiB) uses card a of n and does not belong to a pod",
@@ -122,11 +122,11 @@ def test_a_process_of_no_pod_is_a_finding_with_its_memory_where_that_is_known():
 @pytest.mark.parametrize(
     ("policy", "count"), [("none", 0), ("best-effort", 1), ("restricted", 1), ("single-numa-node", 1)]
 )
-def test_a_topology_policy_that_can_overrule_us_is_a_finding(policy, count):
+def test_topology_policy_that_can_override_placement_is_finding(policy, count):
     assert [kind for kind, _ in findings([], policies={"n": policy})] == ["topology_policy"] * count
 
 
-def test_what_could_not_be_compared_is_noted():
+def test_missing_evidence_is_noted():
     silent = {"n": None}
     found = audit(AuditEvidence(inspection([]), [], silent, None, {}, ["the kubelet of n does not answer"]))
     assert found.findings == []
@@ -137,7 +137,7 @@ def test_what_could_not_be_compared_is_noted():
     ]
 
 
-def test_allocations_that_exist_and_cannot_be_read_are_a_finding():
+def test_unreadable_allocations_are_finding():
     broken = {"n": AssignmentError("cannot read the observed allocations: JSON is malformed")}
     seen = inspection([])
     (found,) = audit(AuditEvidence(seen, [], broken, seen, {})).findings
@@ -145,14 +145,14 @@ def test_allocations_that_exist_and_cannot_be_read_are_a_finding():
     assert found.message.startswith(f"the kubelet of n is not compared: {broken['n'].message}; ")
 
 
-def test_a_finding_of_accounting_is_one_of_the_audit():
+def test_accounting_finding_is_included_in_audit():
     pods = [pod("p", {"c": ("a", 12)}), pod("q", {"c": ("a", 8)})]
     found = compare(pods, held(p={"c": {"a": 12}}, q={"c": {"a": 8}}))
     message = "card a of n has 16 GiB, but its shares use 20 GiB"
     assert found.findings == [AuditFinding("n", "a", "", "over_capacity", message)]
 
 
-def test_each_finding_names_the_node_the_card_and_the_pod_that_it_is_about():
+def test_each_finding_names_its_node_card_and_pod():
     broken = pod("p", {"c": ("b", 4)})
     text = encode_assignment(Assignment({"c": (Share("b", 4 * GIB),)}, broken=("container c is elsewhere",)))
     broken.metadata.annotations[ASSIGNMENT_ANNOTATION] = text
@@ -185,7 +185,7 @@ def whole(name, *cards):
     return found
 
 
-def test_whole_cards_agree_in_any_order():
+def test_whole_cards_match_in_any_order():
     allocations = Allocations("n", (HeldPod("d", "p", {"c": HeldDevices(whole=("b", "a"))}),), processes=())
     assert [kind for kind, _ in findings([whole("p", "a", "b")], allocations)] == ["unhealthy_card_in_use"]
 
@@ -205,7 +205,7 @@ def test_another_whole_card_than_assigned_is_a_finding(devices, given):
     ]
 
 
-def test_memory_in_another_proportion_than_assigned_is_a_finding():
+def test_different_memory_split_than_assigned_is_finding():
     two = pod("p", {"c": ("a", 8)})
     shares = (Share("a", 4 * GIB), Share("b", 4 * GIB))
     two.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(Assignment({"c": shares}))
@@ -236,26 +236,26 @@ def test_a_pod_of_another_node_is_not_compared_with_this_kubelet():
     assert audit(AuditEvidence(seen, [READER.read(elsewhere)], {"n": QUIET}, seen, {})).findings == []
 
 
-def test_an_assignment_that_cannot_be_read_is_a_finding_beside_that_of_accounting():
+def test_unreadable_assignment_is_finding_in_addition_to_accounting():
     garbled = pod("p", {"c": ("a", 4)})
     garbled.metadata.annotations[ASSIGNMENT_ANNOTATION] = "garbled"
     assert [kind for kind, _ in findings([garbled])] == ["unassigned_pod", "disbelieved_assignment"]
 
 
-def test_a_ledger_that_gives_a_card_whole_which_is_shared_is_a_finding():
+def test_shared_card_counted_as_whole_in_ledger_is_finding():
     found = findings([pod("p", {"c": ("a", 16)})], held(p={"c": {"a": 16}}), ledger=inspection([whole("p", "a")]))
     difference = "the ledger contains the whole card, but the assignment contains 16 GiB"
     assert found == [("ledger_differs", f"pod d/p [c] on card a of n: {difference}")]
 
 
-def test_an_unhealthy_card_that_nobody_holds_is_no_finding_and_pods_are_named_once():
+def test_unhealthy_card_is_finding_only_if_used_and_lists_each_pod_once():
     assert findings([]) == []
     pods = [pod("q", {"c": ("b", 4), "s": ("b", 4)}), pod("p", {"c": ("b", 4)})]
     kubelet = held(q={"c": {"b": 4}, "s": {"b": 4}}, p={"c": {"b": 4}})
     assert findings(pods, kubelet) == [("unhealthy_card_in_use", "card b of n is unhealthy and used by d/p, d/q")]
 
 
-def test_how_many_pods_nothing_keeps_within_their_memory_is_noted():
+def test_number_of_pods_with_advisory_memory_limits_is_noted():
     pods = [pod("p", {"c": ("a", 4)}), pod("q", {"c": ("a", 4)})]
     kept, free = (HeldPod("d", n, {"c": HeldDevices({"a": 4})}, by) for n, by in (("p", "mps"), ("q", "")))
     assert compare(pods, Allocations("n", (kept, free), ())).notes == [
@@ -264,12 +264,12 @@ def test_how_many_pods_nothing_keeps_within_their_memory_is_noted():
     assert compare(pods[:1], Allocations("n", (kept,), ())).notes == []
 
 
-def test_processes_that_nobody_could_look_at_are_noted():
+def test_missing_process_scan_is_noted():
     found = compare([], Allocations("n", (), processes=None))
     assert (found.findings, found.notes) == ([], ["processes on the cards of n were not scanned"])
 
 
-def test_the_assignments_on_pods_are_added_up_whatever_the_ledger_makes_of_them():
+def test_assignments_are_summed_even_if_missing_from_ledger():
     pods = [pod("p", {"c": ("a", 10)}), pod("q", {"c": ("a", 8)})]
     seen = inspection(pods[:1])
     evidence = AuditEvidence(seen, list(map(READER.read, pods)), {}, seen, {})
@@ -281,7 +281,7 @@ def test_the_assignments_on_pods_are_added_up_whatever_the_ledger_makes_of_them(
     assert [each.kind for each in audit(msgspec.structs.replace(evidence, pods=evidence.pods[:1])).findings] == []
 
 
-def test_what_moves_to_another_pod_does_not_fill_a_card():
+def test_share_that_is_being_moved_does_not_fill_card():
     moving = {MOVING: (Share("a", 8 * GIB),)}
     pods = [pod("p", {"c": ("b", 8)}, **moving), pod("q", {"c": ("a", 16)})]
     seen = inspection(())
@@ -289,7 +289,7 @@ def test_what_moves_to_another_pod_does_not_fill_a_card():
     assert [each.kind for each in audit(evidence).findings] == []
 
 
-def test_what_found_no_room_in_a_config_map_is_a_finding_and_what_was_published_is_compared():
+def test_unpublished_allocations_are_finding_and_published_ones_are_compared():
     pods = [pod("p", {"c": ("a", 4)}), pod("q", {"c": ("a", 2)})]
     shown = msgspec.structs.replace(held(p={"c": {"a": 4}}), left_out=2)
     ((kind, message),) = findings(pods, shown)

@@ -70,7 +70,7 @@ def cluster(hostile_registry, tmp_path, audited_cluster):
         ({"message": "it is starting", "reason": "InternalError"}, 500),
     ],
 )
-def test_ledger_that_cannot_be_read_has_the_exit_code_3(cluster, answer):
+def test_unreadable_ledger_exits_with_code_3(cluster, answer):
     cluster.tokens = answer
     result = cluster.audit("--wait", "0")
     assert result.exit_code == 3
@@ -79,7 +79,7 @@ def test_ledger_that_cannot_be_read_has_the_exit_code_3(cluster, answer):
     assert result.stdout.splitlines()[-1] == "No differences in the data that can be compared."
 
 
-def test_without_the_ledger_the_exit_code_is_0(cluster):
+def test_no_ledger_option_exits_with_code_0(cluster):
     result = cluster.audit("--no-ledger", ACCELKIT_EXTENDER=cluster.server.url)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -88,7 +88,7 @@ def test_without_the_ledger_the_exit_code_is_0(cluster):
     ]
 
 
-def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
+def test_unreadable_allocations_exit_with_code_3(cluster):
     cluster.api.put_config_map("n", {"allocations.json": "garbled"})
     result = cluster.audit("--wait", "0", "--no-ledger")
     assert result.exit_code == 3
@@ -96,7 +96,7 @@ def test_what_exists_and_cannot_be_read_has_the_exit_code_3(cluster):
     assert result.stdout.startswith("unreadable_allocations  the kubelet of n is not compared: cannot read")
 
 
-def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
+def test_difference_is_printed_and_exits_with_code_3(cluster):
     cluster.observe(STRANGER, AGREED)
     result = cluster.audit("--wait", "0")
     assert result.exit_code == 3
@@ -107,7 +107,7 @@ def test_where_something_differs_it_is_told_and_the_exit_code_is_3(cluster):
     ]
 
 
-def test_programs_read_json_or_yaml(cluster):
+def test_output_is_available_as_json_and_yaml(cluster):
     cluster.observe(STRANGER, AGREED)
     result = cluster.audit("--wait", "0", "-o", "json")
     assert result.exit_code == 3
@@ -121,7 +121,7 @@ def test_programs_read_json_or_yaml(cluster):
     assert YAML(typ="safe").load(cluster.audit("--wait", "0", "-o", "yaml").stdout) == json.loads(result.stdout)
 
 
-def test_the_ledger_of_an_extender_that_is_named_is_compared(cluster):
+def test_ledger_of_named_extender_is_compared(cluster):
     cluster.count(asyncio.run(inspect_cluster(cluster.api)))
     result = cluster.audit("--extender", cluster.server.url)
     assert (result.exit_code, result.stdout) == (0, "No differences.\n")
@@ -134,7 +134,7 @@ def test_the_ledger_of_an_extender_that_is_named_is_compared(cluster):
     ]
 
 
-def test_without_its_url_the_extender_is_asked_through_the_api_server(cluster):
+def test_extender_is_read_through_api_server_without_url(cluster):
     cluster.tokens = {"status": {"token": "t"}}, 201
     proxy = "/api/v1/namespaces/accelkit/services/https:accelkit-extender:read/proxy/inspect"
     cluster.api.documents[proxy] = msgspec.json.encode(asyncio.run(inspect_cluster(cluster.api)))
@@ -145,18 +145,18 @@ def test_without_its_url_the_extender_is_asked_through_the_api_server(cluster):
     assert result.stdout.startswith("ledger_differs  pod d/p [c] on card a of n")
 
 
-def test_certificates_for_no_extender_are_an_error(cluster):
+def test_certificate_options_without_extender_are_error(cluster):
     result = cluster.audit("--server-name", "x")
     assert result.stderr.startswith("Error: cannot use certificates without an extender; set --extender")
 
 
-def test_an_extender_that_does_not_answer_is_an_error(cluster):
+def test_unreachable_extender_is_error(cluster):
     result = cluster.audit("--extender", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Error: cannot reach the extender at http://127.0.0.1:1")
 
 
-def test_the_namespace_of_accelkit_may_be_another(cluster):
+def test_namespace_option_selects_namespace_of_reports(cluster):
     cluster.observe(STRANGER, AGREED, namespace="elsewhere")
     assert cluster.audit("--wait", "0", "--no-ledger").exit_code == 0
     assert cluster.audit("--wait", "0", "--no-ledger", "--namespace", "elsewhere").exit_code == 3
@@ -172,5 +172,5 @@ def test_a_named_node_without_cards_is_an_error_with_a_next_step(cluster):
 
 
 @pytest.mark.parametrize("arguments", [["--wait", "-1"], ["--kubeconfig", "/"], ["--ca", "/"], ["-o", "xml"]])
-def test_wrong_usage_ends_with_exit_code_2(cluster, arguments):
+def test_invalid_usage_exits_with_code_2(cluster, arguments):
     assert cluster.audit(*arguments).exit_code == 2

@@ -47,7 +47,7 @@ async def allocations_of(cluster, node="n"):
     return str(found) if isinstance(found, AssignmentError) else found
 
 
-async def test_all_sides_of_all_nodes_with_cards_are_gathered(cluster):
+async def test_evidence_of_all_nodes_with_cards_is_gathered(cluster):
     found = await gather(cluster, namespace="ak")
     assert found.assigned == assemble((await inspect_cluster(cluster)).nodes, GIB)
     assert [str(pod.ref) for pod in found.pods] == ["d/p", "d/q"]
@@ -59,7 +59,7 @@ async def test_all_sides_of_all_nodes_with_cards_are_gathered(cluster):
     assert (found.ledger, found.notes) == (None, [])
 
 
-async def test_of_named_nodes_alone_all_sides_are_gathered(cluster):
+async def test_evidence_is_gathered_only_for_named_nodes(cluster):
     ledger = await inspect_cluster(cluster)
     found = await gather(cluster, namespace="ak", ledger=ledger, nodes=frozenset({"m"}))
     assert [node.name for node in found.assigned.nodes] == ["m"]
@@ -69,12 +69,12 @@ async def test_of_named_nodes_alone_all_sides_are_gathered(cluster):
     assert found.ledger.totals.used_bytes == 4 * GIB
 
 
-async def test_the_ledger_is_compared_in_its_own_unit(cluster):
+async def test_ledger_keeps_its_own_unit(cluster):
     ledger = assemble((await inspect_cluster(cluster)).nodes, 2 * GIB)
     assert (await gather(cluster, namespace="ak", ledger=ledger)).ledger.unit_bytes == 2 * GIB
 
 
-async def test_pods_are_gathered_that_hold_cards_which_our_agents_serve(cluster):
+async def test_only_pods_with_cards_served_by_accelkit_are_gathered(cluster):
     cluster.put_pod("ended", "n", "Succeeded")
     cluster.put_pod("waits", "", "Pending")
     cluster.put_pod("plain", "n", resource="")
@@ -86,13 +86,13 @@ async def test_pods_are_gathered_that_hold_cards_which_our_agents_serve(cluster)
     assert sorted(found) == ["d/other", "d/p", "d/q"]
 
 
-async def test_an_agent_that_passes_nothing_on_is_no_agent_whose_node_holds_nothing(cluster):
+async def test_node_without_config_map_has_no_allocations(cluster):
     del cluster.objects[f"{build_config_maps_path('ak')}/n"]
     assert await allocations_of(cluster) is None
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/part-of": "accelkit"}])
-async def test_a_config_map_whose_labels_are_damaged_is_read(cluster, labels):
+async def test_config_map_with_damaged_labels_is_read(cluster, labels):
     text = cluster.objects[f"{build_config_maps_path('ak')}/n"]["data"][ALLOCATIONS_KEY]
     cluster.put_config_map("n", {ALLOCATIONS_KEY: text}, labels=labels)
     assert (await allocations_of(cluster)).node == "n"
@@ -100,7 +100,7 @@ async def test_a_config_map_whose_labels_are_damaged_is_read(cluster, labels):
     assert (await allocations_of(cluster)).startswith("cannot read the observed allocations")
 
 
-async def test_allocations_of_another_node_are_not_taken_for_those_of_this_one(cluster):
+async def test_allocations_of_another_node_in_config_map_are_error(cluster):
     text = cluster.objects[f"{build_config_maps_path('ak')}/m"]["data"][ALLOCATIONS_KEY]
     cluster.put_config_map("n", {ALLOCATIONS_KEY: text})
     assert await allocations_of(cluster) == "ConfigMap n contains the allocations of node m"
@@ -115,20 +115,20 @@ async def test_allocations_of_another_node_are_not_taken_for_those_of_this_one(c
         (None, "ConfigMap n has no allocations.json"),
     ],
 )
-async def test_what_an_agent_passes_on_and_cannot_be_read_is_an_error_of_that_node_alone(cluster, data, problem):
+async def test_unreadable_allocations_are_error_of_that_node_only(cluster, data, problem):
     cluster.put_config_map("n", data)
     assert (await allocations_of(cluster)).startswith(problem)
     assert isinstance(await allocations_of(cluster, "m"), Allocations)
 
 
-async def test_a_node_whose_cards_are_not_known_is_not_compared_with_its_kubelet(cluster):
+async def test_node_with_unreadable_inventory_has_no_allocations(cluster):
     cluster.store(NODES, {"metadata": {"name": "n", "annotations": {INVENTORY_ANNOTATION: "garbled"}}})
     found = await gather(cluster, namespace="ak")
     assert {node.name: node.state for node in found.assigned.nodes} == {"m": "shared", "n": "unknown"}
     assert list(found.allocations) == ["m"]
 
 
-async def test_a_policy_that_the_kubelet_does_not_mention_is_none(cluster):
+async def test_missing_topology_policy_in_kubelet_configuration_is_none(cluster):
     cluster.configure("n")
     cluster.configure("m", topologyManagerPolicy="restricted")
     assert (await gather(cluster, namespace="ak")).policies == {"n": "none", "m": "restricted"}
@@ -145,7 +145,7 @@ async def test_a_policy_that_the_kubelet_does_not_mention_is_none(cluster):
         (ApiError("no answer"), "no answer"),
     ],
 )
-async def test_a_kubelet_that_does_not_tell_its_configuration_is_noted(cluster, answer, problem):
+async def test_unreadable_kubelet_configuration_is_noted(cluster, answer, problem):
     path = f"{build_node_path('n')}/proxy/configz"
     if isinstance(answer, bytes):
         cluster.documents[path] = answer
@@ -159,37 +159,37 @@ async def test_a_kubelet_that_does_not_tell_its_configuration_is_noted(cluster, 
     assert note.startswith(f"cannot read the configuration of the kubelet of n: {problem}")
 
 
-async def test_an_api_server_that_does_not_answer_ends_the_audit(cluster):
+async def test_api_server_error_stops_audit(cluster):
     cluster.fail(ApiError("no answer"), path=PODS)
     with pytest.raises(ApiError, match="no answer"):
         await gather(cluster, namespace="ak")
 
 
-async def test_what_the_kubelets_hold_is_read_before_what_is_assigned(cluster):
+async def test_allocations_are_read_before_assignments(cluster):
     await gather(cluster, namespace="ak")
     assert [request.path for request in cluster.requests][:3] == [build_config_maps_path("ak"), NODES, PODS]
 
 
-async def test_an_audit_that_finds_nothing_looks_once(cluster, clock):
+async def test_audit_without_findings_reads_evidence_once(cluster, clock):
     found = await audit_cluster(cluster, namespace="ak", seconds=10)
     assert (found.findings, cluster.looks, clock.now) == ([], 1, 0)
     assert found.notes == ["the ledger is not compared, because it was not requested"]
 
 
-async def test_a_difference_that_lasts_is_found_when_the_time_is_over(cluster, clock):
+async def test_persistent_difference_is_reported_after_wait(cluster, clock):
     cluster.observe("n")
     found = await audit_cluster(cluster, namespace="ak", seconds=3)
     assert [(each.kind, each.pod) for each in found.findings] == [("not_allocated", "d/p")]
     assert (cluster.looks, clock.now) == (4, 3)
 
 
-async def test_a_difference_is_found_at_once_where_it_need_not_last(cluster, clock):
+async def test_difference_is_reported_immediately_without_wait(cluster, clock):
     cluster.observe("n")
     assert (await audit_cluster(cluster, namespace="ak", seconds=0)).findings
     assert (cluster.looks, clock.now) == (1, 0)
 
 
-async def test_a_difference_that_goes_in_time_is_none(cluster, clock):
+async def test_difference_that_disappears_within_wait_is_not_reported(cluster, clock):
     cluster.observe("n", HeldPod("d", "ghost", {"c": HeldDevices({"card-n": 4})}))
     del cluster.objects[build_pod_path("d", "p")]
 
@@ -203,7 +203,7 @@ async def test_a_difference_that_goes_in_time_is_none(cluster, clock):
 
 
 @pytest.mark.parametrize("first", [assemble([]), ServiceError("it is starting")], ids=["differs", "not ready"])
-async def test_the_ledger_is_asked_again_each_time(cluster, clock, first):
+async def test_ledger_is_read_again_in_each_pass(cluster, clock, first):
     answers = [first, await inspect_cluster(cluster)]
 
     async def ledger():
@@ -214,7 +214,7 @@ async def test_the_ledger_is_asked_again_each_time(cluster, clock, first):
 
 
 @pytest.mark.parametrize(("back", "kind"), [(8, "ledger_differs"), (99, "unreadable_ledger")])
-async def test_a_difference_of_the_ledger_outlasts_an_outage_of_the_extender_that_ends(cluster, clock, back, kind):
+async def test_ledger_difference_persists_through_extender_outage(cluster, clock, back, kind):
     async def ledger():
         return ServiceError("it is starting") if 3 < clock.now < back else assemble([])
 
@@ -223,7 +223,7 @@ async def test_a_difference_of_the_ledger_outlasts_an_outage_of_the_extender_tha
 
 
 @pytest.mark.parametrize("optional", [False, True])
-async def test_a_ledger_that_cannot_be_read_is_a_finding_or_a_note(cluster, clock, optional):
+async def test_unreadable_ledger_is_finding_or_note_if_optional(cluster, clock, optional):
     async def ledger():
         return ServiceError("no right", next_step="get one")
 
@@ -235,12 +235,12 @@ async def test_a_ledger_that_cannot_be_read_is_a_finding_or_a_note(cluster, cloc
     assert (findings, found.notes, clock.now) == expected
 
 
-async def test_differences_of_other_nodes_than_the_named_ones_are_not_looked_for(cluster, clock):
+async def test_differences_of_other_nodes_are_not_reported(cluster, clock):
     cluster.observe("n")
     assert (await audit_cluster(cluster, namespace="ak", seconds=0, nodes=frozenset({"m"}))).findings == []
 
 
-async def test_differences_that_each_last_a_moment_are_none(cluster, clock):
+async def test_changing_short_differences_are_not_reported(cluster, clock):
     ghosts = iter("abcdefgh")
 
     def move_on(_request):
@@ -251,7 +251,7 @@ async def test_differences_that_each_last_a_moment_are_none(cluster, clock):
     assert (found.findings, cluster.looks) == ([], 2)
 
 
-async def test_a_difference_whose_figures_change_lasts(cluster, clock):
+async def test_difference_with_changing_amounts_is_persistent(cluster, clock):
     amounts = iter(range(5, 20))
 
     def grow(_request):

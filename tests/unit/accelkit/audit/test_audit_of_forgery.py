@@ -19,7 +19,7 @@ from accelkit.model.keys import ASSIGNMENT_ANNOTATION
         ),
     ],
 )
-def test_what_a_user_wrote_into_an_assignment_is_a_finding_and_not_counted(limit, written, told):
+def test_forged_assignment_is_finding_and_not_counted(limit, written, told):
     forged = pod("p", {"c": ("a", int(limit))})
     forged.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(Assignment(written))
     assert findings([forged], held(p={"c": {"a": int(limit)}})) == [
@@ -27,7 +27,7 @@ def test_what_a_user_wrote_into_an_assignment_is_a_finding_and_not_counted(limit
     ]
 
 
-def test_compute_that_the_ledger_does_not_believe_is_a_finding():
+def test_forged_compute_in_assignment_is_finding():
     lent = pod("p", {"c": ("a", 4)})
     honest = inspection([lent])
     lent.metadata.annotations[ASSIGNMENT_ANNOTATION] = encode_assignment(

@@ -25,7 +25,7 @@ def put(api, name, bound=AFTER, *, created=BEFORE, phase="Running", assignment=R
     api.store(PODS, {"metadata": {**given, "annotations": noted}, "spec": {"nodeName": "n"}, "status": status})
 
 
-async def test_a_pod_that_was_bound_during_the_run_is_found_with_its_node(api):
+async def test_pod_bound_during_run_is_reported_with_node(api):
     put(api, "p")
     (found,) = await find_bypassing(api, START)
     assert (found.node, found.pod, found.kind) == ("n", "d/p", "bound_past_extender")
@@ -45,18 +45,18 @@ async def test_a_pod_that_was_bound_during_the_run_is_found_with_its_node(api):
         {"kubernetes.io/config.mirror": "x"},
     ],
 )
-async def test_what_was_bound_before_or_has_ended_or_is_static_is_not_found(api, change):
+async def test_earlier_ended_and_static_pods_are_not_reported(api, change):
     put(api, "p", **change)
     assert await find_bypassing(api, START) == []
 
 
-async def test_a_pod_that_was_created_with_its_node_is_bound_when_it_is_created(api):
+async def test_pod_created_with_node_name_counts_as_bound_at_creation(api):
     put(api, "p", bound=None, created=AFTER)
     assert [each.pod for each in await find_bypassing(api, START)] == ["d/p"]
 
 
 @pytest.mark.parametrize("name", ["", "..", "bound-by-the-extender"])
-async def test_events_of_tenants_say_nothing(api, name):
+async def test_events_of_tenants_are_ignored(api, name):
     """A tenant with the ClusterRole `edit` writes, changes and deletes Events of its namespace."""
     put(api, "p")
     put(api, "bound-by-the-extender", assignment=encode_assignment(Assignment({"c": (Share("card-0", 1),)})))
@@ -66,7 +66,7 @@ async def test_events_of_tenants_say_nothing(api, name):
     assert [each.pod for each in await find_bypassing(api, START)] == ["d/p"]
 
 
-async def test_pods_are_listed_once_however_many_were_recorded(api):
+async def test_pods_are_listed_once_for_any_number_of_pods(api):
     for number in range(20):
         put(api, f"p{number}")
     assert len(await find_bypassing(api, START)) == 20
@@ -75,14 +75,14 @@ async def test_pods_are_listed_once_however_many_were_recorded(api):
     assert {each.query["fieldSelector"] for each in pages} == {"status.phase!=Succeeded,status.phase!=Failed"}
 
 
-async def test_the_run_began_when_its_lease_was_created(api):
+async def test_run_starts_at_creation_of_lease(api):
     assert await find_run_start(api) is None
     lease = {"metadata": {"name": "accelkit-run", "creationTimestamp": "2026-01-01T12:00:00Z"}, "spec": {}}
     api.store(build_leases_path("kube-system"), lease)
     assert await find_run_start(api) == START
 
 
-async def test_pods_that_may_not_be_read_are_an_error(api):
+async def test_forbidden_pod_list_is_error(api):
     api.fail(ApiError("forbidden", status=403), path="/pods")
     with pytest.raises(ApiError):
         await find_bypassing(api, START)

@@ -8,7 +8,7 @@ from accelkit.audit.kubelet_policies import read_policies
 SILENT = {f"silent-{number:02}" for number in range(40)}
 
 
-async def test_kubelets_that_never_answer_cost_the_deadline_once_and_are_unknown(audited_cluster):
+async def test_unresponsive_kubelets_delay_audit_by_one_deadline_only(audited_cluster):
     cluster = audited_cluster({}, {})
     for node in ("a", "z"):
         cluster.configure(node, topologyManagerPolicy="restricted")
@@ -22,7 +22,7 @@ async def test_kubelets_that_never_answer_cost_the_deadline_once_and_are_unknown
     assert (policies, problems.keys()) == ({}, {*SILENT, "z"})
 
 
-async def test_so_many_kubelets_are_asked_at_once_and_no_more(audited_cluster):
+async def test_concurrent_kubelet_requests_are_limited(audited_cluster):
     cluster = audited_cluster({}, {})
     nodes = [f"n-{number:02}" for number in range(40)]
     for node in nodes:

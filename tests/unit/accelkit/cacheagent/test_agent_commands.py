@@ -35,7 +35,7 @@ def call(*arguments: str, environ: dict[str, str] | None = None):
     return CliRunner().invoke(main, ["cache-agent", *arguments], env=environ)
 
 
-def test_options_arrive(told, tmp_path):
+def test_command_line_options_reach_agent(told, tmp_path):
     limits = ["--max-gib", "1.5", "--min-free-gib", "0.5"]
     result = call("--node", "n", "--folder", str(tmp_path), *limits, "--plain-http", "r.test:5000")
     assert result.exit_code == 0, result.output
@@ -50,7 +50,7 @@ def test_options_arrive(told, tmp_path):
     assert (options.scan_folder, options.metrics_port, options.min_free_percent) == (None, 0, 15)
 
 
-def test_options_may_come_from_the_environment(told):
+def test_options_can_be_set_by_environment_variables(told):
     environ = {
         "NODE_NAME": "n",
         "POD_NAMESPACE": "accelkit",
@@ -82,19 +82,19 @@ def test_options_may_come_from_the_environment(told):
         ("n", ["--trusted-root", "/gone"]),
     ],
 )
-def test_what_cannot_be_is_refused(told, node, arguments):
+def test_invalid_options_are_rejected(told, node, arguments):
     assert call(*arguments, environ={"NODE_NAME": node}).exit_code == 2
     assert told == []
 
 
-def test_a_scan_without_a_folder_says_which(monkeypatch):
+def test_scan_of_missing_folder_reports_its_path(monkeypatch):
     monkeypatch.setattr(scan_command, "set_up_service_log", lambda *_: None)
     result = CliRunner().invoke(main, ["cache-scan", "--folder", "/gone"])
     assert result.exit_code == 1
     assert "/gone is not a folder" in result.output
 
 
-def test_a_scan_goes_on_where_it_cannot_look_and_ends_when_told_to(tmp_path):
+def test_scan_continues_without_pods_folder_and_stops_on_sigterm(tmp_path):
     arguments = ["cache-scan", "--folder", str(tmp_path), "--pods-folder", str(tmp_path / "gone")]
     process = subprocess.Popen([sys.executable, "-m", "accelkit", *arguments], stdout=subprocess.PIPE, text=True)
     try:
@@ -106,7 +106,7 @@ def test_a_scan_goes_on_where_it_cannot_look_and_ends_when_told_to(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_port_serves_metrics_and_health():
+async def test_metrics_port_serves_metrics_and_health():
     metrics, healthy, port = Metrics(), [True], free_port()
     metrics.collected.inc()
     stop = asyncio.Event()

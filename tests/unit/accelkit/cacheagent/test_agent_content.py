@@ -45,7 +45,7 @@ def unable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protection, "_set_immutable", refuse)
 
 
-async def test_where_nothing_can_be_protected_that_is_said_once_and_counted(stand: ContentStand, caplog: Any) -> None:
+async def test_missing_protection_is_logged_once_and_counted(stand: ContentStand, caplog: Any) -> None:
     stand.put()
     for _ in range(3):
         await stand.look()
@@ -57,7 +57,7 @@ async def test_where_nothing_can_be_protected_that_is_said_once_and_counted(stan
     assert set(stand.store.stored) == {folder(A)}, "it serves all the same"
 
 
-async def test_what_somebody_wrote_is_found_at_the_next_look_and_taken_out(stand: ContentStand) -> None:
+async def test_changed_content_is_detected_at_next_check_and_removed(stand: ContentStand) -> None:
     kernel, other = stand.put(), stand.put(B)
     await stand.look()
     stand.store.move_link(LINK, folder(A))
@@ -72,13 +72,13 @@ async def test_what_somebody_wrote_is_found_at_the_next_look_and_taken_out(stand
     assert stand.count("accelkit_kernel_cache_content_changed_total") == 1
 
 
-async def test_what_was_added_is_found_when_the_agent_starts(stand: ContentStand) -> None:
+async def test_added_file_is_detected_at_agent_start(stand: ContentStand) -> None:
     (stand.put().parent / "evil.so").touch()
     await stand.look()
     assert stand.store.stored == {}
 
 
-async def test_records_of_older_releases_say_from_the_first_look_on_what_the_cache_holds(stand: ContentStand) -> None:
+async def test_record_of_older_release_gets_content_digest_at_first_check(stand: ContentStand) -> None:
     kernel = stand.put(content_digest="")
     await stand.look()
     assert stand.record().content_digest == digest_contents({"k.cubin": FileContent.of(KERNEL)})
@@ -87,7 +87,7 @@ async def test_records_of_older_releases_say_from_the_first_look_on_what_the_cac
     assert stand.store.stored == {}
 
 
-async def test_a_look_that_cannot_read_says_so_once_and_takes_nothing_out(
+async def test_failed_content_check_is_logged_once_and_removes_nothing(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     stand.put()
@@ -103,7 +103,7 @@ async def test_a_look_that_cannot_read_says_so_once_and_takes_nothing_out(
     assert sum("cannot check or protect" in each.getMessage() for each in caplog.records) == 2
 
 
-async def test_a_look_ends_with_the_agent_however_much_there_is_to_read(
+async def test_content_check_stops_when_agent_is_cancelled(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand.put()
@@ -125,7 +125,7 @@ async def test_a_look_ends_with_the_agent_however_much_there_is_to_read(
             await looking
 
 
-async def test_another_folder_of_the_name_is_not_taken_out_for_its_former_one(
+async def test_replaced_folder_is_not_removed_for_content_of_former_folder(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand.put().write_bytes(b"POISON")
@@ -149,7 +149,7 @@ def conditions(**changes: Any) -> dict[str, Any]:
     return {each.type: each for each in entry.conditions}
 
 
-def test_the_report_says_what_became_of_it():
+def test_report_states_content_change_and_recovery():
     gone = conditions()
     assert {gone[each].reason for each in ("Extracted", "Ready", "Degraded")} == {"ContentChanged"}
     assert (gone["Ready"].status, gone["Ready"].message) == ("False", "somebody wrote")

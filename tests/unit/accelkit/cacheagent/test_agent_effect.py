@@ -43,7 +43,7 @@ UNSEEN = MissedFiles(bounded=True)
         ([MissedFiles(1, {MissKind.OTHER: 1})] * 8, "False", "Misses", "8 of 8 pods created 8 files"),
     ],
 )
-def test_the_condition_says_who_and_the_likely_reason(missed, status, reason, words):
+def test_effective_condition_names_pods_and_probable_cause(missed, status, reason, words):
     found = describe_effect([(f"team/p{number}", each) for number, each in enumerate(missed)])
     assert (found.status, found.reason) == (status, reason)
     assert words in found.message
@@ -66,7 +66,7 @@ def test_the_condition_says_who_and_the_likely_reason(missed, status, reason, wo
         (None, "possibly because of a VLLM_* variable, the path of the model", "probably because"),
     ],
 )
-def test_the_variables_that_differ_are_named_for_new_folders_of_vllm(differing, words, unsaid):
+def test_new_vllm_folders_are_reported_with_differing_variables(differing, words, unsaid):
     found = describe_effect([("team/p", NEW_KEY)], differing=differing)
     assert words in found.message
     assert unsaid not in found.message
@@ -74,7 +74,7 @@ def test_the_variables_that_differ_are_named_for_new_folders_of_vllm(differing, 
     assert "otherwise than" not in describe_effect([("team/p", TRITON)], differing=differing).message
 
 
-def test_variables_count_of_the_containers_that_mount_the_cache_alone():
+def test_only_variables_of_containers_that_mount_cache_are_compared():
     mine, others = {"VLLM_USE_V1": "0", "VLLM_NEW": "1"}, {"VLLM_OTHER": "7"}
     both = replace(
         pod("p", "add", "other", accelkit_cache_1="add", accelkit_cache_2="other"),
@@ -88,7 +88,7 @@ def test_variables_count_of_the_containers_that_mount_the_cache_alone():
     assert find_differing([], desired(), recorded) == []
 
 
-def test_misses_are_added_up_for_a_pod_and_told_of_five():
+def test_misses_are_summed_per_pod_and_at_most_five_pods_are_named():
     found = describe_effect([(f"team/p{number}", TRITON) for number in range(9)])
     assert found.message.count("team/p") == 5
     assert TRITON.add(MissedFiles(2, {MissKind.TRITON: 1, MissKind.OTHER: 1}, 1, bounded=True)) == MissedFiles(
@@ -96,7 +96,7 @@ def test_misses_are_added_up_for_a_pod_and_told_of_five():
     )
 
 
-def test_copies_of_two_caches_in_one_pod_are_counted_apart():
+def test_private_copies_of_two_caches_in_one_pod_are_counted_separately():
     add, other = desired(), desired(key="team/other", namespaces=("team",))
     both = pod("p", f"add-{'a' * 12}", "other", accelkit_cache_1=f"add-{'a' * 12}", accelkit_cache_2="other")
     known = world(add, other, pods=(both,), stored={folder(A): stored()}, links={link("team/other"): folder(A)})
@@ -116,7 +116,7 @@ def test_copies_of_two_caches_in_one_pod_are_counted_apart():
         {("uid-q", "accelkit-cache-1"): TRITON, ("uid-p", "accelkit-cache-9"): TRITON},
     ],
 )
-def test_nothing_is_said_of_what_nobody_could_count(found):
+def test_copies_without_valid_scan_result_are_not_counted(found):
     known = world(
         desired(), pods=(pod("p", accelkit_cache_1="add"),), stored={folder(A): stored()}, links={link(): folder(A)}
     )

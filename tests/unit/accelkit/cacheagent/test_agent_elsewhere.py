@@ -28,7 +28,7 @@ def report(known: World) -> NodeStatus:
 
 
 @pytest.mark.parametrize("delivery", ["namespace", "image"])
-def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
+def test_cache_delivered_without_node_files_has_digest_and_no_folder(delivery):
     asked = read_desired_cache(cache(delivery=delivery, mount_path="/a/../b"))
     assert (asked.delivered, asked.digest, asked.folder, asked.secrets) == (False, A, "", ("login",))
 
@@ -52,12 +52,12 @@ def test_it_asks_for_a_verdict_and_has_no_folder(delivery):
         (world(elsewhere(image=None)), NextStep.NOTHING),
     ],
 )
-def test_its_labels_are_read_and_nothing_else(known, step):
+def test_only_labels_of_image_are_read(known, step):
     assert assess(known, known.desired_caches[KEY]).step is step
     assert [each.progress.step for each in make_plan(known).work] == ([step] if step is NextStep.READ_IMAGE else [])
 
 
-def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
+def test_labels_are_read_once_per_digest_regardless_of_disk_space():
     known = world(elsewhere(), elsewhere(key="team/same"), elsewhere(B, key="team/other"))
     assert [each.progress.desired.digest for each in make_plan(known).work] == [A, B]
     known = world(
@@ -74,14 +74,14 @@ def test_labels_are_read_once_for_each_digest_whatever_the_disk_holds():
         (None, ("Unknown", "Pending"), [], []),
     ],
 )
-def test_the_verdict_on_each_card_is_told_and_nothing_else(labels, told, fit, misfit):
+def test_only_compatibility_of_each_card_is_reported(labels, told, fit, misfit):
     found = report(world(elsewhere(), image_facts={A: labels} if labels else {})).caches["add"][A]
     assert [(each.type, each.status, each.reason) for each in found.conditions] == [("Compatible", *told)]
     assert (found.compatible_gpus, found.incompatible_gpus) == (fit, misfit)
     assert (found.path, found.volume_size, found.pods) == ("", 0, [])
 
 
-def test_why_its_labels_cannot_be_read_is_reported():
+def test_reason_for_unreadable_labels_is_reported():
     known = world(elsewhere())
     about = known.describe_work(elsewhere())
     known = replace(known, attempts={KEY: Attempt(about, 2, "RegistryUnavailable", "no answer", 1100.0)})
@@ -90,7 +90,7 @@ def test_why_its_labels_cannot_be_read_is_reported():
     assert told.message == "no answer (failure 2, retry scheduled)"
 
 
-def test_what_lies_here_from_before_goes_once_no_pod_has_it():
+def test_earlier_files_are_deleted_after_last_pod_ends():
     known = world(elsewhere(), image_facts={A: image_facts()}, pods=(pod("uses"),))
     assert (make_plan(known).usage, make_plan(known).uses) == ({}, {})
     assert report(known).counts.node_in_use_cnt == 0

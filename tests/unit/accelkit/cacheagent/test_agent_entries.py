@@ -25,7 +25,7 @@ def entries_of(*caches, **changes):
     return make_plan(world(*caches, **{"stored": BOTH, **changes})).entries
 
 
-def test_a_served_cache_has_entries_in_its_namespace_and_nowhere_else():
+def test_served_cache_has_entries_only_in_its_namespace():
     assert entries_of(desired()) == {HERE, FOLLOWED}
     assert entries_of(desired(namespaces=("team",)), desired(B, "x/y", namespaces=("x",))) == {
         HERE,
@@ -35,7 +35,7 @@ def test_a_served_cache_has_entries_in_its_namespace_and_nowhere_else():
     }
 
 
-def test_a_cluster_cache_has_entries_in_the_namespaces_that_it_names():
+def test_cluster_cache_has_entries_in_its_workload_namespaces():
     bad = ("..", "", "a/b", "A", "-a", "a" * 64, ".", "a\n")
     of = desired(key="/add", namespaces=("one", "two", *bad))
     assert entries_of(of) == {(each, name) for each in ("one", "two") for name in (folder(A), link("/add"))}
@@ -50,7 +50,7 @@ def test_a_cluster_cache_has_entries_in_the_namespaces_that_it_names():
         {"stored": {}},
     ],
 )
-def test_files_that_were_not_verified_for_the_cache_get_no_entry(changes):
+def test_unverified_files_get_no_entry(changes):
     assert entries_of(desired(), **changes) == set()
 
 
@@ -60,7 +60,7 @@ def test_a_cache_without_a_verdict_gets_no_entry(changes):
     assert entries_of(desired(former_digests=(B,), **changes)) == set()
 
 
-def test_the_entry_of_a_former_digest_stays_and_is_never_created():
+def test_entry_of_former_digest_is_kept_but_never_created():
     of = desired(B, former_digests=(A, C))
     known = {("team", folder(B)), FOLLOWED}
     assert entries_of(of) == known
@@ -69,7 +69,7 @@ def test_the_entry_of_a_former_digest_stays_and_is_never_created():
     assert entries_of(desired(B), entries=frozenset(kept)) == known
 
 
-def test_without_a_new_verdict_the_entries_of_the_current_digest_stay():
+def test_entries_of_current_digest_are_kept_without_new_verdict():
     present = frozenset({HERE, FOLLOWED})
     links = {link(): folder(A)}
     for of in (desired(verified=None), desired(verified=False, refusal=REFUSED)):
@@ -80,7 +80,7 @@ def test_without_a_new_verdict_the_entries_of_the_current_digest_stay():
     assert entries_of(desired(verified=None), links={link(): WITHDRAWN}) == {FOLLOWED}
 
 
-def test_an_entry_stays_for_the_pods_of_its_namespace_that_may_use_the_files():
+def test_entry_is_kept_for_pods_of_its_namespace_that_may_use_files():
     present = frozenset({HERE, ("x", folder(A)), FOLLOWED})
     uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
     assert entries_of(pods=(pod("p"),), uses=uses, entries=present) == {HERE}
@@ -89,7 +89,7 @@ def test_an_entry_stays_for_the_pods_of_its_namespace_that_may_use_the_files():
     assert entries_of(pods=(pod("p"),), uses=uses) == set()
 
 
-def test_entries_of_unreadable_caches_stay():
+def test_entries_of_unreadable_caches_are_kept():
     present = frozenset({HERE, ("x", folder(A)), FOLLOWED, ("x", link("x/y")), ("x", link("/all"))})
     links = dict.fromkeys((link(), link("x/y"), link("/all")), folder(A))
     given = {"entries": present, "links": links}
@@ -122,7 +122,7 @@ def fill(root: Path) -> None:
     (root / "claims" / link()).symlink_to(f"../{folder(A)}/cache")
 
 
-def test_entries_lead_to_the_files_and_are_the_paths_of_volumes(tmp_path, entries):
+def test_entries_point_to_files_at_volume_paths(tmp_path, entries):
     fill(tmp_path)
     entries.bring(frozenset({HERE, FOLLOWED}))
     for digest in ("", A):
@@ -139,7 +139,7 @@ def test_entries_lead_to_the_files_and_are_the_paths_of_volumes(tmp_path, entrie
     assert not followed.exists()
 
 
-def test_after_the_last_entry_the_folder_of_a_namespace_goes(tmp_path, entries):
+def test_namespace_folder_is_deleted_after_its_last_entry(tmp_path, entries):
     entries.bring(frozenset({HERE, FOLLOWED}))
     entries.bring(frozenset({HERE}))
     assert {each.name for each in (tmp_path / "namespaces" / "team").iterdir()} == {folder(A)}
@@ -150,7 +150,7 @@ def test_after_the_last_entry_the_folder_of_a_namespace_goes(tmp_path, entries):
 
 
 @pytest.mark.parametrize("target", ["../../claims", "/etc", f"../../{folder(B)}/cache", f"../x/{folder(A)}"])
-def test_a_link_with_another_target_is_replaced_or_deleted(tmp_path, target):
+def test_entry_with_wrong_target_is_replaced_or_deleted(tmp_path, target):
     path = tmp_path / "namespaces" / "team" / folder(A)
     for wanted in (frozenset({HERE}), frozenset()):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def test_a_link_with_another_target_is_replaced_or_deleted(tmp_path, target):
         assert not wanted or str(path.readlink()) == f"../../{folder(A)}/cache"
 
 
-def test_files_links_and_empty_folders_in_the_way_are_replaced(tmp_path):
+def test_files_links_and_empty_folders_are_replaced_by_entries(tmp_path):
     base = tmp_path / "namespaces"
     (tmp_path / "elsewhere" / "team").mkdir(parents=True)
     base.symlink_to("elsewhere")
@@ -187,7 +187,7 @@ def test_files_links_and_empty_folders_in_the_way_are_replaced(tmp_path):
     assert list((tmp_path / "x").iterdir()) == []
 
 
-def test_a_link_between_namespaces_is_deleted_when_the_agent_reads(tmp_path, entries):
+def test_link_between_namespaces_is_deleted_at_start(tmp_path, entries):
     entries.bring(frozenset({HERE}))
     (tmp_path / "namespaces" / "thief").symlink_to("team")
     (tmp_path / "namespaces" / "team" / f".{link()}.new").symlink_to("left")
@@ -196,7 +196,7 @@ def test_a_link_between_namespaces_is_deleted_when_the_agent_reads(tmp_path, ent
     assert {each.name for each in (tmp_path / "namespaces" / "team").iterdir()} == {folder(A)}
 
 
-def test_a_folder_with_content_stays_and_blocks_no_other_entry(tmp_path, entries, caplog):
+def test_folder_with_content_is_kept_and_blocks_no_other_entry(tmp_path, entries, caplog):
     path = tmp_path / "namespaces" / "a" / folder(A)
     path.mkdir(parents=True)
     (path / "data").touch()
@@ -212,7 +212,7 @@ def test_a_folder_with_content_stays_and_blocks_no_other_entry(tmp_path, entries
     assert entries.present == {("a", folder(A)), HERE}
 
 
-async def test_a_store_reads_its_entries_when_it_is_opened(tmp_path, entries):
+async def test_store_reads_entries_when_opened(tmp_path, entries):
     entries.bring(frozenset({HERE}))
     store = Store(tmp_path)
     await store.open()

@@ -106,14 +106,14 @@ async def served(stand) -> Stand:
     return stand
 
 
-async def test_a_cache_is_learned_extracted_linked_reported_and_counted(served):
+async def test_cache_is_extracted_linked_reported_and_counted(served):
     assert Path(names.build_link_path("team/add", served.store.root)).is_dir()
     assert served.count("accelkit_kernel_cache_extractions_total") == 1
     assert served.count("accelkit_kernel_caches_on_node", state="serve") == 1
     assert served.count("accelkit_kernel_cache_stored_bytes") > 0
 
 
-async def test_pods_of_the_namespace_read_a_cache_by_entries_that_go_with_it(served):
+async def test_entries_for_pods_are_deleted_with_their_cache(served):
     paths = [served.mounted("team/add", "team", digest) for digest in ("", served.image.digest)]
     assert all(path.is_dir() and path.is_symlink() for path in paths)
     assert {each.name for each in (served.store.root / "namespaces").iterdir()} == {"team"}
@@ -133,7 +133,7 @@ async def test_pods_of_the_namespace_read_a_cache_by_entries_that_go_with_it(ser
         ("thief/public", {"resolvedImage": "team/add:v1"}, "the controller has no current verdict"),
     ],
 )
-async def test_a_status_alone_gives_no_tenant_the_digest_of_another(served, image, status, words):
+async def test_forged_status_does_not_serve_digest_of_another_tenant(served, image, status, words):
     served.registry.on("*", "/v2/(team|thief)/add/.*", misbehaviour.basic_auth("reader", "secret"))
     asked = len(served.registry.requests)
     if status:
@@ -180,7 +180,7 @@ async def test_links_are_moved_before_folders_are_deleted(served, monkeypatch):
     assert done[:2] == ["move", "collect"]
 
 
-async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_again(stand, monkeypatch):
+async def test_changed_content_is_reported_and_extracted_again(stand, monkeypatch):
     def refuse(*_args, **_):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
@@ -201,7 +201,7 @@ async def test_what_somebody_wrote_into_the_store_is_told_and_extracted_again(st
     assert stand.condition("Degraded")["status"] == "True"
 
 
-async def test_a_folder_that_cannot_be_deleted_holds_up_nothing_else(stand, monkeypatch):
+async def test_folder_that_cannot_be_deleted_blocks_no_other_work(stand, monkeypatch):
     real = Store.collect
 
     async def refuse(store: Store, folder: str) -> bool:
@@ -218,7 +218,7 @@ async def test_a_folder_that_cannot_be_deleted_holds_up_nothing_else(stand, monk
     assert odd.is_dir()
 
 
-async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_reported(stand, monkeypatch):
+async def test_link_is_not_moved_while_ledger_cannot_be_written(stand, monkeypatch):
     def refuse(_store: Store) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -235,7 +235,7 @@ async def test_while_nothing_can_be_written_down_no_link_moves_and_that_is_repor
     await stand.until_ready("other")
 
 
-async def test_where_the_ledger_is_lost_everything_stays_until_the_pods_have_ended(served):
+async def test_lost_ledger_keeps_all_files_until_pods_end(served):
     pod = {"metadata": {"name": "p", "namespace": "team", "uid": "p"}, "status": {"phase": "Running"}}
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "add"}}
     served.api.store(PODS, {**pod, "spec": {"nodeName": "n", "containers": [], "volumes": [volume]}})
@@ -250,7 +250,7 @@ async def test_where_the_ledger_is_lost_everything_stays_until_the_pods_have_end
     await until(lambda: served.count("accelkit_kernel_cache_collected_total") == 1)
 
 
-async def test_a_policy_that_goes_or_that_nobody_satisfies_withdraws_the_digest(served):
+async def test_deleted_or_unsatisfied_policy_withdraws_digest(served):
     served.api.objects.pop(f"{names.SIGNER_POLICIES}/p")
     await until(lambda: served.condition("Ready").get("reason") == "NotCovered")
     assert not next((served.store.root / "claims").iterdir()).exists()
@@ -265,7 +265,7 @@ async def test_a_policy_that_goes_or_that_nobody_satisfies_withdraws_the_digest(
     assert not next((served.store.root / "claims").iterdir()).exists()
 
 
-async def test_a_changed_policy_is_asked_with_the_signatures_that_were_kept(served):
+async def test_changed_policy_is_checked_with_stored_signatures(served):
     asked = len(served.registry.requests)
     served.registry.on("*", ".*", misbehaviour.failing(503))
     changed = {**served.policy, "verdictTtlSeconds": 3600}
@@ -275,7 +275,7 @@ async def test_a_changed_policy_is_asked_with_the_signatures_that_were_kept(serv
     assert len(served.registry.requests) == asked
 
 
-async def test_cards_that_are_changed_change_the_verdict(served):
+async def test_changed_cards_change_compatibility(served):
     other = Card("card-0", "simulated", "sim", GIB, index=0, target="hip:gfx942")
     annotations = {INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, (other,)))}
     node = {"metadata": {"name": "n", "uid": "n", "annotations": annotations}, "status": {}}
@@ -285,7 +285,7 @@ async def test_cards_that_are_changed_change_the_verdict(served):
     assert not next((served.store.root / "claims").iterdir()).exists()
 
 
-async def test_a_broken_policy_takes_nothing_back_and_gives_nothing(served):
+async def test_invalid_policy_keeps_served_cache_and_blocks_new_cache(served):
     served.api.store(names.SIGNER_POLICIES, {"metadata": {"name": "odd", "uid": "odd"}, "spec": {"images": 5}})
     await until(lambda: "signer policy odd is invalid" in served.condition("Ready")["message"])
     assert served.condition("Ready")["status"] == "True"

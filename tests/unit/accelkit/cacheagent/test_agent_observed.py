@@ -72,12 +72,12 @@ def pod(status: dict[str, Any], *, init: bool = False, volumes: list[dict[str, A
         ({"phase": "Running", "containerStatuses": [container("main", RUNNING)]}, True, True),
     ],
 )
-def test_a_pod_starts_until_each_of_its_containers_was_created(status, init, starting):
+def test_pod_is_starting_until_each_container_is_created(status, init, starting):
     found = read_mounting_pod(read_pod(pod(status, init=init)))
     assert (str(found), found.claims, found.starting) == ("team/p", frozenset({"add"}), starting)
 
 
-def test_the_claim_of_an_ephemeral_volume_is_a_claim():
+def test_claim_of_ephemeral_volume_counts_as_claim():
     """It may be a cache's that was there before the pod: the kubelet takes what has the name."""
     template = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {}}}}
     digits = "a" * 12
@@ -90,16 +90,16 @@ def test_the_claim_of_an_ephemeral_volume_is_a_claim():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_uses_nothing(phase):
+def test_ended_pod_uses_no_cache(phase):
     assert read_mounting_pod(read_pod(pod({"phase": phase}))) is None
 
 
 @pytest.mark.parametrize("volumes", [[], [{"name": "a", "emptyDir": {}}]])
-def test_a_pod_without_claims_concerns_nobody(volumes):
+def test_pod_without_claims_is_ignored(volumes):
     assert read_mounting_pod(read_pod(pod({"phase": "Running"}, volumes=volumes))) is None
 
 
-def test_private_copies_are_known_by_the_volume_that_they_copy():
+def test_private_copy_is_identified_by_copied_volume():
     copied, asked = name_private_copy("kernels"), name_private_copy("team/other", "/cache")
     volumes = [
         {"name": "kernels", "persistentVolumeClaim": {"claimName": "add-0123456789ab"}},
@@ -116,7 +116,7 @@ def test_private_copies_are_known_by_the_volume_that_they_copy():
     assert not found.copies
 
 
-def test_variables_are_known_of_containers_with_a_private_copy_as_far_as_the_pod_says_them():
+def test_literal_variables_of_containers_with_private_copy_are_read():
     copied = name_private_copy("kernels")
     claim = {"name": "kernels", "persistentVolumeClaim": {"claimName": "add"}}
     sent = pod({"phase": "Running"}, volumes=[claim, {"name": copied, "emptyDir": {}}])
@@ -142,7 +142,7 @@ def test_variables_are_known_of_containers_with_a_private_copy_as_far_as_the_pod
     assert found.variables == {copied: ({"VLLM_USE_V1": "0", "VLLM_UNSET": ""},)}
 
 
-def test_of_a_pods_variables_no_more_is_kept_than_a_bound():
+def test_stored_variables_of_pod_are_bounded():
     copied = name_private_copy("kernels")
     claim = {"name": "kernels", "persistentVolumeClaim": {"claimName": "add"}}
     sent = pod({"phase": "Running"}, volumes=[claim, {"name": copied, "emptyDir": {}}])
@@ -162,7 +162,7 @@ def read_node(annotations: dict[str, str] | None, labels: dict[str, str] | None 
     return read_own_node(msgspec.json.decode(msgspec.json.encode(document), type=Node))
 
 
-def test_a_nodes_cards_come_from_its_inventory():
+def test_cards_of_node_are_read_from_inventory():
     cards = (Card("b", "simulated", "x", GIB, index=1, target="cuda:90"), Card("c", "simulated", "x", GIB, index=3))
     node = read_node({INVENTORY_ANNOTATION: encode_inventory(Inventory(GIB, cards))})
     assert node.facts.gpus is not None
@@ -174,7 +174,7 @@ def test_a_nodes_cards_come_from_its_inventory():
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 99}', "[]"])
-def test_an_inventory_that_cannot_be_read_leaves_the_cards_unknown_and_says_so(text):
+def test_unreadable_inventory_leaves_cards_unknown_with_reason(text):
     node = read_node({INVENTORY_ANNOTATION: text})
     assert node.facts.gpus is None
     assert "cannot use the inventory" in node.problem

@@ -61,7 +61,7 @@ def move_of(made: AgentPlan) -> tuple[str | None, ...]:
         (desired(A), {**AT_A, "stored": {folder(A): stored(labels=FOREIGN)}}, (WITHDRAWN,)),
     ],
 )
-def test_where_a_link_is_led(known, changes, targets):
+def test_link_target_follows_state_of_cache(known, changes, targets):
     assert move_of(plan(known, **changes)) == targets
 
 
@@ -69,7 +69,7 @@ def test_where_a_link_is_led(known, changes, targets):
     ("links", "targets"),
     [({}, ()), ({link(): folder(A)}, (WITHDRAWN,)), ({link(): WITHDRAWN}, ()), ({link(): folder(B)}, ())],
 )
-def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
+def test_files_for_another_mount_path_are_not_served(links, targets):
     """Whoever finds two mount paths of one name, or moves folders, has pods see files that say another's path."""
     there = {folder(A): stored(path="/opt/m45943"), folder(B): stored()}
     made = plan(desired(A), stored=there, links=links)
@@ -78,7 +78,7 @@ def test_files_for_another_mount_path_are_given_to_nobody(links, targets):
     assert folder(A) not in made.collect
 
 
-def test_a_link_waits_for_pods_that_start_but_not_for_ever():
+def test_link_move_waits_for_starting_pods_with_timeout():
     given = {"stored": BOTH, "links": {link(): folder(A)}, "pods": (pod("p", starting=True),)}
     first = plan(desired(B), **given)
     assert (first.waiting, first.moving_since) == ({"team/add": ("team/p",)}, {"team/add": 1000.0})
@@ -95,7 +95,7 @@ def test_a_link_waits_for_pods_that_start_but_not_for_ever():
     assert again.moving_since == {"team/add": 1000.0}
 
 
-def test_links_that_no_cache_has_go_and_those_of_unreadable_caches_stay():
+def test_links_without_cache_are_deleted_and_those_of_unreadable_caches_kept():
     links = {link("team/gone"): folder(A), link("team/odd"): folder(B)}
     made = plan(stored=BOTH, links=links, unreadable=frozenset({"team/odd"}))
     assert made.moves == (Move(None, link("team/gone"), None),)
@@ -120,13 +120,13 @@ def test_links_that_no_cache_has_go_and_those_of_unreadable_caches_stay():
         ({"stored": BOTH, "broken": frozenset({folder(C)})}, {folder(A), folder(C)}),
     ],
 )
-def test_what_nobody_needs_is_collected(changes, collected):
+def test_unused_folders_are_collected(changes, collected):
     # B is asked for and lies here, and the link follows where it has to move.
     given = {"image_policies": {"team/add": ImagePolicies("other")}, **changes}
     assert set(plan(desired(B), **given).collect) == collected
 
 
-def test_of_a_deleted_cache_files_stay_for_the_pods_that_were_given_them():
+def test_files_of_deleted_cache_are_kept_for_its_pods():
     given = {"stored": BOTH, "links": {link(): folder(A)}}
     before = plan(desired(A), **given, pods=(pod("p"),))
     assert before.uses == {"uid-p": {"team/add": frozenset({folder(A)})}}
@@ -136,7 +136,7 @@ def test_of_a_deleted_cache_files_stay_for_the_pods_that_were_given_them():
     assert plan(stored=BOTH, uses=before.uses).collect == (folder(A), folder(B))
 
 
-def test_a_pod_keeps_each_digest_that_it_may_have_been_given():
+def test_each_digest_that_pod_may_use_is_kept():
     odd = replace(pod("odd"), claims=frozenset(), readable=False)
     made = plan(desired(B), stored=BOTH, links={link(): folder(B)}, pods=(odd,))
     assert made.collect == ()
@@ -152,11 +152,11 @@ def desired_caches(count: int) -> list:
 
 
 @pytest.mark.parametrize(("slots", "count", "begun"), [(4, 10, 4), (0, 10, 0), (4, 2, 2)])
-def test_work_begins_within_the_slots(slots, count, begun):
+def test_work_is_limited_by_slots(slots, count, begun):
     assert len(plan(*desired_caches(count), slots=slots).work) == begun
 
 
-def test_the_same_files_are_fetched_once_and_what_fails_comes_last():
+def test_equal_files_are_downloaded_once_and_failed_work_is_last():
     one, two, three = desired(A, "team/one"), desired(A, "team/two"), desired(B, "team/three")
     known = world(one, two, three)
     failed = Attempt(known.describe_work(one), 3, "RegistryUnavailable", "away", 999.0)
@@ -166,7 +166,7 @@ def test_the_same_files_are_fetched_once_and_what_fails_comes_last():
     assert [each.progress.desired.key for each in busy.work] == ["team/three"]
 
 
-def test_what_failed_waits_for_its_time():
+def test_failed_work_waits_for_retry_time():
     known = world(desired())
     failed = Attempt(known.describe_work(desired()), 1, "RegistryUnavailable", "away", 1005.0)
     made = make_plan(replace(known, attempts={"team/add": failed}))
@@ -189,7 +189,7 @@ def test_what_failed_waits_for_its_time():
         (Disk(16 * GIB, None, 6 * GIB), 10 * GIB, 0, 0, ""),
     ],
 )
-def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
+def test_work_without_enough_room_is_not_started(disk, size, taken, busy, reason):
     other = desired(C, "team/other")
     given = {"stored": {folder(B): stored(size=taken)}} if taken else {}
     made = plan(
@@ -204,7 +204,7 @@ def test_nothing_is_begun_without_room(disk, size, taken, busy, reason):
         assert "have precedence" not in made.no_room["team/add"].message
 
 
-def test_work_fits_into_what_is_left_of_the_budget():
+def test_work_fits_into_remaining_budget():
     made = plan(desired(), stored={folder(A): stored()}, links={link(): folder(A)})
     assert (made.work, made.progress["team/add"].step) == ((), NextStep.SERVE)
     made = plan(

@@ -59,12 +59,12 @@ def caused(number: int) -> AccelkitError:
         (ApiError("no answer"), "Retrying", False),
     ],
 )
-def test_what_a_failure_means(error, reason, refused):
+def test_failure_is_classified_by_error(error, reason, refused):
     found = note_failure(error, None, "work", 100.0)
     assert (found.reason, found.refused, found.failures, found.retry_at) == (reason, refused, 1, 105.0)
 
 
-def test_failures_in_a_row_count_for_the_same_work_alone():
+def test_consecutive_failures_are_counted_per_work():
     former = Attempt("work", 3, "x", "y", 0.0)
     assert note_failure(CacheError("z"), former, "work", 100.0).retry_at == 140.0
     assert note_failure(CacheError("z"), former, "other work", 100.0).failures == 1
@@ -83,7 +83,7 @@ def preparing(registry: HostileRegistry, root: Path, logins=no_logins) -> Prepar
     return Preparation(root, RegistrySettings(plain_http=frozenset({registry.host})), logins)
 
 
-async def test_labels_are_read_and_nothing_else(hostile_registry, tmp_path):
+async def test_only_labels_of_image_are_downloaded(hostile_registry, tmp_path):
     known = asked(hostile_registry)
     async with preparing(hostile_registry, tmp_path) as preparation:
         image_facts = await preparation.read_image_facts(known)
@@ -94,7 +94,7 @@ async def test_labels_are_read_and_nothing_else(hostile_registry, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_what_no_policy_covers_is_refused_without_a_request(hostile_registry, tmp_path):
+async def test_image_without_policy_is_refused_without_request(hostile_registry, tmp_path):
     known = asked(hostile_registry)
     hostile_registry.requests.clear()
     async with preparing(hostile_registry, tmp_path) as preparation:
@@ -104,7 +104,7 @@ async def test_what_no_policy_covers_is_refused_without_a_request(hostile_regist
     assert hostile_registry.requests == []
 
 
-async def test_a_registry_that_lies_about_the_manifest_is_caught_before_anything_is_judged(hostile_registry, tmp_path):
+async def test_wrong_manifest_digest_is_detected_before_verification(hostile_registry, tmp_path):
     known = asked(hostile_registry)
     hostile_registry.on("GET", ".*/manifests/.*", misbehaviour.changed(b'{"schemaVersion": 2}'))
     async with preparing(hostile_registry, tmp_path) as preparation:
@@ -112,7 +112,7 @@ async def test_a_registry_that_lies_about_the_manifest_is_caught_before_anything
             await preparation.read_image_facts(known)
 
 
-async def test_log_ins_of_one_cache_serve_that_cache_alone(hostile_registry, tmp_path):
+async def test_pull_secrets_are_used_only_for_their_cache(hostile_registry, tmp_path):
     known = asked(hostile_registry)
     hostile_registry.on("*", ".*", misbehaviour.basic_auth("user", "secret"))
     login = base64.b64encode(b"user:secret").decode()
@@ -127,7 +127,7 @@ async def test_log_ins_of_one_cache_serve_that_cache_alone(hostile_registry, tmp
             await preparation.read_image_facts(known)
 
 
-def test_an_extraction_may_take_what_there_is_room_for(tmp_path):
+def test_extraction_limit_is_available_room(tmp_path):
     known = desired(image=parse_reference("q.io/a/b:v1").with_digest("sha256:" + "a" * 64))
     assert build_request(tmp_path, known, NONE, None, 5).limits.total_bytes == 5
     assert build_request(tmp_path, known, NONE).limits == Limits()
@@ -139,7 +139,7 @@ def test_an_extraction_may_take_what_there_is_room_for(tmp_path):
 
 
 @pytest.mark.parametrize(("key", "place"), [("team/add", "team"), ("/add", "accelkit")])
-async def test_log_ins_come_from_the_caches_own_namespace_a_bounded_number_of_them(api, key, place):
+async def test_pull_secrets_are_read_from_namespace_of_cache_up_to_limit(api, key, place):
     auths = json.dumps({"auths": {"q.io": {"auth": base64.b64encode(b"u:p").decode()}}})
     data = {".dockerconfigjson": base64.b64encode(auths.encode()).decode()}
     names = [f"s{number}" for number in range(50)]

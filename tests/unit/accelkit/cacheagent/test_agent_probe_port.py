@@ -45,7 +45,7 @@ def kubeconfig(tmp_path) -> Path:
     return path
 
 
-async def test_probes_are_answered_while_the_loop_does_something_else_on_a_port_of_its_own():
+async def test_probe_port_answers_while_event_loop_is_blocked():
     metrics, port = Metrics(), free_port()
     async with ProbePort(lambda: metrics.open_port(port, lambda: True)):
         # Not awaited: nothing else runs in this loop meanwhile.
@@ -61,7 +61,7 @@ async def test_probes_are_answered_while_the_loop_does_something_else_on_a_port_
         assert port is not None
 
 
-async def test_probes_are_answered_while_the_store_is_opened(tmp_path, kubeconfig, monkeypatch):
+async def test_probe_port_answers_while_store_is_opened(tmp_path, kubeconfig, monkeypatch):
     """It counts files after a reboot, and deletes what a killed agent left."""
     opening, go_on = asyncio.Event(), asyncio.Event()
     real = Store.open
@@ -86,7 +86,7 @@ async def test_probes_are_answered_while_the_store_is_opened(tmp_path, kubeconfi
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_end_that_was_asked_for_says_so(tmp_path, kubeconfig, number):
+def test_shutdown_signal_is_logged(tmp_path, kubeconfig, number):
     """Its exit code is 0, which says nothing."""
     arguments = ["cache-agent", "--node", "n", "--folder", str(tmp_path / "store"), "--kubeconfig", str(kubeconfig)]
     process = subprocess.Popen(

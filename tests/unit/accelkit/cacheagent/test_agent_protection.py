@@ -42,7 +42,7 @@ def able(tmp_path: Path) -> None:
         pytest.skip("no file can be made immutable here")
 
 
-async def test_what_lies_there_unprotected_is_protected_and_read_then(stand: ContentStand) -> None:
+async def test_unprotected_files_are_protected_and_then_read(stand: ContentStand) -> None:
     kernel, poisoned = stand.put(), stand.put(B)
     poisoned.write_bytes(b"POISON")
     await stand.look()
@@ -55,9 +55,7 @@ async def test_what_lies_there_unprotected_is_protected_and_read_then(stand: Con
     assert stand.count("accelkit_kernel_cache_protection", state="protected") == 1
 
 
-async def test_what_is_protected_is_read_once_in_each_run_of_the_kernel(
-    stand: ContentStand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_protected_files_are_read_once_per_boot(stand: ContentStand, monkeypatch: pytest.MonkeyPatch) -> None:
     stand.put()
     reads: list[Path] = []
     real = module.verify_content
@@ -77,7 +75,7 @@ async def test_what_is_protected_is_read_once_in_each_run_of_the_kernel(
     assert len(reads) == 2
 
 
-async def test_who_is_killed_between_protecting_and_reading_reads_at_the_next_start(
+async def test_agent_killed_before_reading_reads_at_next_start(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand.put().write_bytes(b"POISON")
@@ -95,7 +93,7 @@ async def test_who_is_killed_between_protecting_and_reading_reads_at_the_next_st
     assert stand.store.stored == {}
 
 
-async def test_what_cannot_be_protected_is_read_all_the_same(
+async def test_files_that_cannot_be_protected_are_still_read(
     stand: ContentStand, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     stand.put()
@@ -110,7 +108,7 @@ async def test_what_cannot_be_protected_is_read_all_the_same(
     )
 
 
-async def test_protected_caches_are_collected(stand: ContentStand) -> None:
+async def test_protected_caches_can_be_collected(stand: ContentStand) -> None:
     stand.put()
     await stand.look()
     assert await stand.store.collect(folder(A))
@@ -123,7 +121,7 @@ async def test_protected_caches_are_collected(stand: ContentStand) -> None:
     assert [each.name for each in stand.root.iterdir() if each.name.endswith(".partial")] == []
 
 
-def test_a_probe_that_was_killed_does_not_spoil_the_next_one(tmp_path: Path) -> None:
+def test_leftover_probe_file_does_not_break_next_probe(tmp_path: Path) -> None:
     path = tmp_path / protection._PROBE
     path.touch()
     protection._set_immutable(path, immutable=True)
@@ -131,7 +129,7 @@ def test_a_probe_that_was_killed_does_not_spoil_the_next_one(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_root_without_the_capability_cannot_write_what_the_agent_protected(stand: ContentStand) -> None:
+async def test_root_without_capability_cannot_write_protected_files(stand: ContentStand) -> None:
     if os.geteuid() or not Path("/usr/bin/setpriv").exists():
         pytest.skip("no file can be made immutable here")
     kernel = stand.put()

@@ -97,7 +97,7 @@ OLD = {folder(A): stored(at=TODAY - 999_999)}
         (world(desired(), image_policies=UNDECIDED), UNJUDGED, *[no("PolicyUnreadable")] * 2),
     ],
 )
-def test_each_state_has_its_reasons(known, compatible, extracted, ready):
+def test_each_state_reports_conditions_with_reasons(known, compatible, extracted, ready):
     found = entry(known)
     assert told(found, "Compatible") == compatible
     assert told(found, "Extracted") == extracted
@@ -105,7 +105,7 @@ def test_each_state_has_its_reasons(known, compatible, extracted, ready):
     assert [each.type for each in found.conditions] == ["Compatible", "Extracted", "Ready", "Outdated", "Effective"]
 
 
-def test_a_failure_is_told_with_its_number_and_no_other_that_runs():
+def test_failure_message_has_count_and_does_not_change_over_time():
     assert "no answer (failure 2, retry scheduled)" in message(entry(failed(world(desired()))), "Ready")
     found = entry(failed(world(desired(), stored=OLD, links=LINKED)))
     assert "the cache was verified earlier; RegistryUnavailable: no answer" in message(found, "Ready")
@@ -113,7 +113,7 @@ def test_a_failure_is_told_with_its_number_and_no_other_that_runs():
     assert entry(known) == entry(replace(known, now=1001.0, today=TODAY + 1))
 
 
-def test_cards_are_told_by_number_product_and_driver():
+def test_cards_are_reported_by_number_product_and_driver():
     cards = (
         Card("a", "simulated", "x", GIB, index=0, target="cuda:90"),
         Card("b", "simulated", "x", GIB, index=1, target="hip:gfx942"),
@@ -166,7 +166,7 @@ FORMERLY = {
         ("", {"nvidia.com/cuda.driver-version.full": "nobody knows"}, ("Unknown", "DriverUnknown"), ([], []), ""),
     ],
 )
-def test_the_driver_of_a_real_card_decides_what_needs_one_of_some_age(driver, labels, compatible, numbers, shown):
+def test_driver_version_of_card_decides_compatibility(driver, labels, compatible, numbers, shown):
     for target in BUILT:
         built = msgspec.structs.replace(LABELS, targets=(target,))
         known = world(desired(), image_facts={A: image_facts(labels=built)}, node=inventory_node(driver, labels))
@@ -177,7 +177,7 @@ def test_the_driver_of_a_real_card_decides_what_needs_one_of_some_age(driver, la
     assert (group.gpu_type, group.driver_version, group.ids) == ("NVIDIA H100 80GB HBM3", shown, [0])
 
 
-def test_variables_that_only_the_files_name_are_told_until_the_caches_status_has_them():
+def test_variables_from_files_are_reported_until_status_has_them():
     """Images that others made have no label of ours for them."""
     labels = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": None})
     here = {folder(A): stored(labels=labels)}
@@ -186,7 +186,7 @@ def test_variables_that_only_the_files_name_are_told_until_the_caches_status_has
     assert entry(world(desired(), image_facts={A: image_facts(labels=labels)})).recorded_environment == {}
 
 
-def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_alone():
+def test_differing_variable_is_reported_only_for_pods_with_misses():
     recorded = msgspec.structs.replace(LABELS, format="vllm", variables={"VLLM_USE_V1": True, "VLLM_X": 1})
     copies = {"accelkit_cache_1": "add"}
     missing = replace(pod("p", **copies), variables={"accelkit-cache-1": ({"VLLM_USE_V1": "0"},)})
@@ -199,7 +199,7 @@ def test_the_variable_that_made_a_pod_miss_is_named_and_of_the_pods_that_miss_al
     assert "VLLM_X" not in message(found, "Effective")
 
 
-def test_while_a_link_waits_or_a_digest_is_refused_its_message_says_what_pods_get():
+def test_ready_message_explains_unmoved_link_and_refused_digest():
     both = {**HERE, folder(B): stored()}
     found = entry(world(desired(B), stored=both, links=LINKED, pods=(pod("p", starting=True),)), B)
     assert told(found, "Ready") == ("False", "Pending")
@@ -208,7 +208,7 @@ def test_while_a_link_waits_or_a_digest_is_refused_its_message_says_what_pods_ge
     assert "pods still get the previous digest" in message(entry(known, B), "Ready")
 
 
-def test_a_former_digest_is_told_of_while_pods_have_it():
+def test_former_digest_is_reported_during_use_by_pods():
     both = {**HERE, folder(B): stored()}
     uses = {"uid-p": {"team/add": frozenset({folder(A)})}}
     known = world(desired(B), stored=both, links={link(): folder(B)}, pods=(pod("p", f"add-{'a' * 12}"),), uses=uses)
@@ -220,7 +220,7 @@ def test_a_former_digest_is_told_of_while_pods_have_it():
     assert (counts.pod_running_cnt, counts.pod_outdated_cnt, counts.node_in_use_cnt) == (0, 1, 1)
 
 
-def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
+def test_misses_are_reported_per_scanned_pod():
     known = replace(SERVED, pods=(pod("hits"), pod("misses"), pod("unseen")))
     missed = {"uid-hits": MissedFiles(), "uid-misses": MissedFiles(3)}
     found = entry(known, **missed)
@@ -230,7 +230,7 @@ def test_who_misses_is_told_pod_by_pod_and_of_others_nothing():
     assert told(entry(SERVED), "Effective") == ("Unknown", "NotMeasured")
 
 
-def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
+def test_each_namespace_and_cluster_scope_has_own_report():
     made = reports(world(desired(), desired(key="other/add"), desired(key="/add", namespaces=("x",))))
     assert set(made) == {"team", "other", ""}
     assert reports(world()) == {}
@@ -250,5 +250,5 @@ def test_there_is_a_report_for_each_namespace_and_one_for_the_cluster():
         (world(desired(), stored=HERE, image_policies={"team/add": ImagePolicies("q", undecided=BROKEN)}), 1),
     ],
 )
-def test_errors_are_counted_where_something_is_not_had(known, failures):
+def test_node_errors_count_only_caches_that_cannot_be_served(known, failures):
     assert reports(known)["team"].counts.node_error_cnt == failures

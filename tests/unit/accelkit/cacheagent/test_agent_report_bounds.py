@@ -33,7 +33,7 @@ def messages(found: NodeStatus, kind: ConditionType) -> set[str]:
     return {each.message for each in conditions if each is not None}
 
 
-def test_no_cache_lists_more_pods_than_a_node_has_and_what_fits_stays():
+def test_report_lists_at_most_250_pods_per_digest():
     whole = status(30, 100, "x")
     assert bound_report(whole).status is whole
     bounded = bound_report(NodeStatus(caches={"add": {A: entry(300), B: entry(260, former=True)}}))
@@ -43,7 +43,7 @@ def test_no_cache_lists_more_pods_than_a_node_has_and_what_fits_stays():
     }
 
 
-def test_pods_are_left_out_first_of_each_cache_alike_and_their_number_is_reported():
+def test_pods_are_omitted_equally_from_each_cache_and_counted():
     bounded = bound_report(status(100, 200, "served"), 300_000)
     listed = {len(each[A].pods) for each in bounded.status.caches.values()}
     (number,) = listed
@@ -55,7 +55,7 @@ def test_pods_are_left_out_first_of_each_cache_alike_and_their_number_is_reporte
     assert measure(bounded.status) > 300_000 - 100 * 60
 
 
-def test_recorded_variables_go_before_pods_and_only_as_many_as_it_takes():
+def test_recorded_variables_are_omitted_before_pods_and_only_as_needed():
     recorded = {f"VLLM_{number}": "x" * 90 for number in range(100)}
     whole = status(20, 10)
     for by_digest in whole.caches.values():
@@ -69,7 +69,7 @@ def test_recorded_variables_go_before_pods_and_only_as_many_as_it_takes():
     assert (measure(bounded.status) <= 100_000, bounded.left_out) == (True, 0)
 
 
-def test_one_pod_stays_so_that_a_digest_is_known_to_be_in_use_and_messages_are_cut():
+def test_one_pod_per_digest_is_kept_and_messages_are_truncated():
     bounded = bound_report(status(200, 50, "m" * 1000), 200_000)
     assert {len(each[A].pods) for each in bounded.status.caches.values()} == {1}
     assert {len(each) <= 200 for each in messages(bounded.status, ConditionType.READY)} == {True}
@@ -77,7 +77,7 @@ def test_one_pod_stays_so_that_a_digest_is_known_to_be_in_use_and_messages_are_c
     assert measure(bounded.status) <= 200_000
 
 
-def test_caches_are_left_out_last_and_times_counted_before_they_are_there():
+def test_caches_are_omitted_last_and_size_includes_timestamps():
     bounded = bound_report(status(5000, 3, "m" * 1000))
     assert bounded.left_out == 5000 - len(bounded.status.caches)
     assert 1000 < len(bounded.status.caches) < 5000
@@ -89,7 +89,7 @@ def test_caches_are_left_out_last_and_times_counted_before_they_are_there():
 
 
 @pytest.mark.parametrize("pods", [0, 3])
-def test_counts_are_of_all_pods(pods):
+def test_counts_include_omitted_pods(pods):
     known = world(
         desired(),
         stored={folder(A): stored()},

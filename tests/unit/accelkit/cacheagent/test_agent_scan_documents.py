@@ -12,14 +12,14 @@ VOLUME = name_private_copy("kernels")
 GOOD = CopyReport(pod=UID, volume=VOLUME, triton=2, other=1, new_folders=1, bounded=True)
 
 
-def test_a_scan_is_read_as_it_was_written(tmp_path):
+def test_written_scan_document_is_read_back(tmp_path):
     write_document(tmp_path, [GOOD], 3, clock=lambda: 50.0)
     (key, found), *more = read_missed(tmp_path, clock=lambda: 60.0).items()
     assert (key, found.files, found.new_folders, found.bounded, more) == ((UID, VOLUME), 3, 1, True, [])
 
 
 @pytest.mark.parametrize("now", [49.0, 50.0 + 121, 1e9])
-def test_a_scan_of_another_time_counts_for_nothing(tmp_path, now):
+def test_scan_document_with_invalid_time_is_ignored(tmp_path, now):
     write_document(tmp_path, [GOOD], 0, clock=lambda: 50.0)
     assert read_missed(tmp_path, clock=lambda: now) == {}
 
@@ -42,13 +42,13 @@ def test_a_scan_of_another_time_counts_for_nothing(tmp_path, now):
         b'{"at": 50, "copies": "\xff"}',
     ],
 )
-def test_a_document_that_is_none_counts_for_nothing(tmp_path, text):
+def test_malformed_scan_document_is_ignored(tmp_path, text):
     (tmp_path / "copies.json").write_bytes(text)
     assert read_missed(tmp_path, clock=lambda: 50.0) == {}
 
 
 @pytest.mark.parametrize("what", ["nothing", "link", "fifo", "folder"])
-def test_what_is_no_file_is_not_read(tmp_path, what):
+def test_scan_document_that_is_not_regular_file_is_ignored(tmp_path, what):
     path = tmp_path / "copies.json"
     if what == "link":
         write_document(tmp_path, [GOOD], 0, clock=lambda: 50.0)

@@ -105,7 +105,7 @@ def report(pods: Path) -> Condition:
     return found
 
 
-def test_what_a_workload_made_is_counted_and_told_by_the_agent(kubelet, tmp_path):
+def test_files_created_by_workload_are_counted_and_reported(kubelet, tmp_path):
     assert "pods with private copies that were not scanned: 1" in report(kubelet).message
     fill(kubelet, tmp_path / "cache")
     with scanning(kubelet, "dac_read_search") as log:
@@ -115,14 +115,14 @@ def test_what_a_workload_made_is_counted_and_told_by_the_agent(kubelet, tmp_path
     assert "team/p (1)" in found.message
 
 
-def test_a_copy_without_the_marker_is_reported(kubelet):
+def test_private_copy_without_marker_is_reported(kubelet):
     """So it shows where those who fill copies and those who look at them know different markers."""
     with scanning(kubelet, "dac_read_search") as log:
         assert "private copies scanned counted=0 without_marker=1 left_out=0" in log.readline()
     assert report(kubelet).reason == "NotMeasured"
 
 
-def test_folders_that_it_may_not_read_are_told_and_not_taken_for_empty(kubelet, tmp_path):
+def test_unreadable_folders_are_reported_and_not_counted_as_empty(kubelet, tmp_path):
     own = fill(kubelet, tmp_path / "cache")
     own.chmod(0o000)
     try:

@@ -70,7 +70,7 @@ def pods(tmp_path) -> Pods:
         ("m/__pycache__/a.cpython-312.pyc", ""),
     ],
 )
-def test_what_is_newer_than_the_copy_was_made_by_the_pod(pods, path, kind):
+def test_files_newer_than_private_copy_are_counted_by_kind(pods, path, kind):
     copy = pods.copy()
     pods.put(copy / "torch_compile_cache" / "old" / "k", LONG_AGO)
     pods.put(copy / path)
@@ -91,7 +91,7 @@ def test_what_is_newer_than_the_copy_was_made_by_the_pod(pods, path, kind):
         (("torch_compile_cache/k1/a",), (f"{TRITON}/k",), 0),
     ],
 )
-def test_new_folders_of_vllm_tell_that_its_key_differs(pods, old, new, folders):
+def test_new_vllm_folders_are_counted(pods, old, new, folders):
     copy = pods.copy()
     for path in old:
         pods.put(copy / path, LONG_AGO)
@@ -130,7 +130,7 @@ def _unreadable(copy: Path, _: Path) -> None:
 
 
 @pytest.mark.parametrize("lie", [_links, _fifo, _socket, _hard_link, _unreadable])
-def test_what_is_no_file_of_the_pods_own_is_neither_followed_nor_counted(pods, tmp_path, lie):
+def test_links_and_special_files_are_not_followed_or_counted(pods, tmp_path, lie):
     outside = tmp_path / "outside"
     pods.put(outside / "secret", LONG_AGO)
     pods.put(outside / "newer")
@@ -140,7 +140,7 @@ def test_what_is_no_file_of_the_pods_own_is_neither_followed_nor_counted(pods, t
 
 
 @pytest.mark.parametrize("level", [UID, f"{UID}/volumes", f"{UID}/volumes/kubernetes.io~empty-dir", "copy"])
-def test_no_folder_on_the_way_may_be_a_link(pods, tmp_path, level):
+def test_private_copy_below_link_is_not_scanned(pods, tmp_path, level):
     copy = pods.copy()
     pods.put(copy / "k")
     path = copy if level == "copy" else pods.folder / level
@@ -164,7 +164,7 @@ def _folder(marker: Path) -> None:
 
 
 @pytest.mark.parametrize("lie", [_delete, _link, _folder])
-def test_a_copy_whose_marker_is_gone_is_not_measured(pods, lie):
+def test_private_copy_without_marker_is_not_measured(pods, lie):
     copy = pods.copy()
     pods.put(copy / "k")
     lie(copy / MARKER)
@@ -173,13 +173,13 @@ def test_a_copy_whose_marker_is_gone_is_not_measured(pods, lie):
 
 
 @pytest.mark.parametrize("name", ["accelkit-cache-", "accelkit-cache-UPPER", "data", "accelkit-cache-a\nb"])
-def test_other_volumes_are_not_looked_into(pods, name):
+def test_other_volumes_are_not_scanned(pods, name):
     pods.put(pods.copy(volume=name) / "k")
     pods.copy(uid="not-a-uid")
     assert not scan_copies(pods.folder).reports
 
 
-def test_depths_and_numbers_are_bounded_and_that_is_said(pods, monkeypatch):
+def test_scan_depth_and_entries_are_bounded_and_reported(pods, monkeypatch):
     monkeypatch.setattr(walk, "_MAX_ENTRIES", 50)
     deep = pods.copy()
     pods.put(deep / "/".join(["d"] * 60) / "k")
@@ -192,7 +192,7 @@ def test_depths_and_numbers_are_bounded_and_that_is_said(pods, monkeypatch):
     assert 0 < found.other <= 50
 
 
-def test_who_fills_a_copy_with_files_blinds_nobody_else(pods, monkeypatch):
+def test_pod_with_many_files_does_not_block_scan_of_other_pods(pods, monkeypatch):
     monkeypatch.setattr(walk, "_MAX_ALL_ENTRIES", 100)
     monkeypatch.setattr(walk, "_LEAST_ENTRIES", 10)
     for number in range(5):
@@ -205,7 +205,7 @@ def test_who_fills_a_copy_with_files_blinds_nobody_else(pods, monkeypatch):
     assert all(each.bounded for each in reports if each.pod == UID)
 
 
-def test_too_many_copies_are_counted_and_left_out(pods, monkeypatch):
+def test_private_copies_beyond_limit_are_counted_as_omitted(pods, monkeypatch):
     monkeypatch.setattr(walk, "MAX_COPIES", 35)
     for number in range(40):
         pods.copy(volume=f"{VOLUME}-{number}")
@@ -215,7 +215,7 @@ def test_too_many_copies_are_counted_and_left_out(pods, monkeypatch):
     assert (len(scan.reports), scan.left_out) == (35, 8 + 7)
 
 
-def test_a_folder_that_becomes_a_link_under_the_walk_leads_nowhere(pods, tmp_path, monkeypatch):
+def test_folder_replaced_by_link_during_scan_is_not_followed(pods, tmp_path, monkeypatch):
     copy, outside = pods.copy(), tmp_path / "outside"
     for number in range(3):
         pods.put(outside / f"secret{number}")
@@ -235,7 +235,7 @@ def test_a_folder_that_becomes_a_link_under_the_walk_leads_nowhere(pods, tmp_pat
     assert report.other <= 1
 
 
-def test_what_goes_away_under_the_walk_is_not_counted(pods, monkeypatch):
+def test_file_deleted_during_scan_is_not_counted(pods, monkeypatch):
     copy = pods.copy()
     for number in range(5):
         pods.put(copy / f"f{number}")
@@ -250,7 +250,7 @@ def test_what_goes_away_under_the_walk_is_not_counted(pods, monkeypatch):
     assert pods.scan().other == 4
 
 
-def test_the_real_command_fills_a_copy_in_which_nothing_is_missed_until_the_workload_writes(pods, tmp_path):
+def test_new_private_copy_has_no_misses_until_workload_writes(pods, tmp_path):
     cache = tmp_path / "cache"
     for name in ("k.cubin", "k.json"):
         pods.put(cache / TRITON / name, LONG_AGO)
@@ -269,7 +269,7 @@ def test_the_real_command_fills_a_copy_in_which_nothing_is_missed_until_the_work
     assert pods.scan().triton == 2
 
 
-def test_neither_times_that_lie_ahead_nor_a_change_of_owner_are_misses(pods):
+def test_future_times_and_mode_changes_are_not_misses(pods):
     copy = pods.copy(filled=False)
     pods.put(copy / TRITON / "ahead", NOW + 10**18)
     pods.put(copy / TRITON / "owned", LONG_AGO)
@@ -281,6 +281,6 @@ def test_neither_times_that_lie_ahead_nor_a_change_of_owner_are_misses(pods):
     assert pods.scan().triton == 0
 
 
-def test_without_a_kubelets_folder_it_is_an_error(tmp_path):
+def test_missing_pods_folder_is_error(tmp_path):
     with pytest.raises(OSError, match="gone"):
         scan_copies(tmp_path / "gone")

@@ -30,14 +30,14 @@ def begun(made: AgentPlan) -> list[str]:
     return [each.progress.desired.key for each in made.work]
 
 
-def test_who_sorts_first_and_asks_for_much_is_not_served_before_others():
+def test_namespaces_are_served_in_turn():
     """A namespace that has new work for ever would starve all others."""
     made = make_plan(world(*caches("a", *range(1, 51)), *caches("z", 90), *caches("", 80)))
     assert begun(made) == ["/c80", "a/c1", "z/c90", "a/c10"]
 
 
 @pytest.mark.parametrize(("others", "most"), [((), 4), (("z",), 3)])
-def test_where_several_ask_no_namespace_has_all_slots(others, most):
+def test_no_namespace_gets_all_slots_if_several_request_work(others, most):
     """Its registry may be slow on purpose: who comes meanwhile is not kept waiting for it."""
     failed = Attempt("", 1, "RegistryUnavailable", "away", 2000.0)
     known = world(*caches("a", *range(1, 9)), *(each for name in others for each in caches(name, 90)))
@@ -51,7 +51,7 @@ def test_where_several_ask_no_namespace_has_all_slots(others, most):
     assert len(begun(make_plan(replace(known, attempts=late, busy=busy, slots=1)))) == most - 3
 
 
-def test_work_under_way_was_a_turn_and_what_waits_takes_none():
+def test_running_work_counts_as_turn_and_waiting_work_does_not():
     known = world(*caches("a", *range(1, 6)), *caches("z", 90, 91))
     made = make_plan(replace(known, busy={"a/c1": 0, "a/c2": 0, "a/c3": 0}, slots=1))
     assert begun(made) == ["z/c90"]
@@ -63,7 +63,7 @@ def test_work_under_way_was_a_turn_and_what_waits_takes_none():
     assert begun(made) == ["a/c1", "z/c91"]
 
 
-def test_a_namespace_with_more_than_its_share_comes_last():
+def test_namespace_above_its_share_is_served_last():
     """The budget is 20 GiB for two: 8 of `a` lie here, so with 4 more it would have more than its 10."""
     given = {
         "stored": {folder(digest(1)): stored(size=8 * GIB, policies="q")},
@@ -76,7 +76,7 @@ def test_a_namespace_with_more_than_its_share_comes_last():
 
 
 @pytest.mark.parametrize(("slots", "retry_at", "size"), [(0, 0.0, 4), (4, 2000.0, 4), (4, 2000.0, 9)])
-def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, size):
+def test_room_is_reserved_for_namespaces_within_their_share(slots, retry_at, size):
     """14 of 20 GiB lie here for `a`; 6 are left, and `z`, which has nothing, waits for a slot or its time."""
     known = world(
         *caches("a", 1, 2),
@@ -101,7 +101,7 @@ def test_room_is_kept_for_those_that_stay_within_their_share(slots, retry_at, si
     assert "a/c2" in begun(alone)
 
 
-def test_what_is_not_verified_makes_no_share_smaller():
+def test_unverified_caches_do_not_reduce_shares():
     junk = [desired(digest(number), f"j{number}/c", verified=False) for number in range(200, 220)]
     given = {
         "stored": {folder(digest(1)): stored(size=4 * GIB)},
@@ -113,13 +113,13 @@ def test_what_is_not_verified_makes_no_share_smaller():
     assert begun(made) == ["a/c2"]
 
 
-def test_nobody_waits_while_there_is_room_for_all():
+def test_no_namespace_waits_while_all_work_fits():
     made = make_plan(world(*caches("a", 1, 2), *caches("z", 90), image_facts=sizes(30, 1, 2, 90), disk=ROOM))
     assert begun(made) == ["a/c1", "z/c90", "a/c2"]
     assert not made.no_room
 
 
-def test_files_that_several_ask_for_are_divided_among_them():
+def test_files_of_several_namespaces_are_divided_among_them():
     """Both have half of 12 GiB, so neither has more than its 10 with 4 more."""
     both = [desired(digest(1), f"{namespace}/c1") for namespace in ("a", "z")]
     given = {
@@ -147,7 +147,7 @@ def test_former_files_of_running_pods_count_for_their_namespace():
 
 
 @pytest.mark.parametrize(("free", "reason"), [(25, ""), (24, "NodeFull")])
-def test_a_part_of_the_disk_stays_free(free, reason):
+def test_configured_part_of_disk_is_kept_free(free, reason):
     disk = Disk(free * GIB, total_bytes=100 * GIB, min_free_percent=15.0, min_free_bytes=GIB)
     made = make_plan(world(*caches("a", 1), disk=disk, image_facts=sizes(10, 1)))
     assert begun(made) == ([] if reason else ["a/c1"])
@@ -155,7 +155,7 @@ def test_a_part_of_the_disk_stays_free(free, reason):
     assert not reason or "15.00 GiB must stay free" in made.no_room["a/c1"].message
 
 
-def test_an_image_that_takes_more_than_it_says_is_stopped_where_the_disk_has_to_stay_free():
+def test_extraction_limit_keeps_disk_reserve_free():
     disk = Disk(40 * GIB, total_bytes=100 * GIB, min_free_percent=15.0)
     known = world(*caches("a", 1), *caches("z", 90), disk=disk, image_facts=sizes(1, 1))
     (work,) = make_plan(replace(known, busy={"z/c90": 5 * GIB})).work

@@ -48,7 +48,7 @@ def step(known=None, **changes) -> NextStep:
         (desired(image=None, folder="", verified=False, refusal=NOT_COVERED), {}, NextStep.WITHDRAW),
     ],
 )
-def test_what_is_next(known, changes, expected):
+def test_next_step_follows_state_of_cache(known, changes, expected):
     assert step(known, **changes) is expected
 
 
@@ -67,7 +67,7 @@ def test_what_is_next(known, changes, expected):
         (300, 60, NextStep.VERIFY),
     ],
 )
-def test_a_verdict_is_accepted_for_as_long_as_the_policies_say(age, believed, expected):
+def test_verdict_is_valid_for_time_set_by_policies(age, believed, expected):
     files = {folder(A): stored(at=TODAY - age)}
     assert step(stored=files, image_policies={"team/add": ImagePolicies("p", verdict_seconds=believed)}) is expected
 
@@ -81,7 +81,7 @@ def test_a_verdict_is_accepted_for_as_long_as_the_policies_say(age, believed, ex
         ({"refused": False}, False),
     ],
 )
-def test_a_refusal_by_the_node_itself_holds_until_it_is_asked_again(attempt, refused):
+def test_refusal_by_node_is_valid_until_retry(attempt, refused):
     known = world(desired(), stored={folder(A): stored(policies="former")})
     about = known.describe_work(desired())
     given = {"about": about, "failures": 1, "reason": "NoSignatures", "message": "none", "retry_at": 1300.0, **attempt}
@@ -90,7 +90,7 @@ def test_a_refusal_by_the_node_itself_holds_until_it_is_asked_again(attempt, ref
     assert (found.refusal is not None) is refused
 
 
-def test_work_is_about_digest_path_and_policies_and_takes_what_is_known_best():
+def test_work_is_identified_by_digest_path_and_policies():
     known = world(desired())
     assert known.describe_work(desired()) == known.describe_work(desired(cache_bytes=5))
     for other in (desired("sha256:" + "b" * 64), desired(mount_path="/x")):
@@ -105,5 +105,5 @@ def test_work_is_about_digest_path_and_policies_and_takes_what_is_known_best():
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 5), (1, 5), (2, 10), (3, 20), (7, 300), (10_000, 300)])
-def test_failures_are_tried_again_ever_later(failures, seconds):
+def test_retry_delay_grows_with_failures(failures, seconds):
     assert RETRIES.compute(failures) == seconds

@@ -53,7 +53,7 @@ async def opened(root: Path, **limits: int) -> Store:
     return store
 
 
-async def test_what_lies_there_is_known_with_what_it_satisfied(tmp_path):
+async def test_stored_folders_are_listed_with_satisfied_policies(tmp_path):
     extracted(tmp_path)
     extracted(tmp_path, B, verified="long ago")
     store = await opened(tmp_path)
@@ -63,7 +63,7 @@ async def test_what_lies_there_is_known_with_what_it_satisfied(tmp_path):
     assert store.stored[folder(B)].satisfied == {"p": 0.0}
 
 
-async def test_what_was_satisfied_is_remembered_over_a_restart_for_all_who_asked(tmp_path):
+async def test_satisfied_policies_survive_restart(tmp_path):
     extracted(tmp_path, policies="first")
     store = await opened(tmp_path)
     record = stores.list_extracted(tmp_path).caches[0].record
@@ -71,7 +71,7 @@ async def test_what_was_satisfied_is_remembered_over_a_restart_for_all_who_asked
     assert set((await opened(tmp_path)).stored[folder(A)].satisfied) == {"first", "second"}
 
 
-async def test_folders_of_older_releases_are_known_until_nobody_needs_them(tmp_path):
+async def test_folders_of_older_releases_are_listed(tmp_path):
     path = extracted(tmp_path)
     old = path.rename(tmp_path / path.name[:-24])
     (tmp_path / "claims").mkdir()
@@ -85,7 +85,7 @@ async def test_folders_of_older_releases_are_known_until_nobody_needs_them(tmp_p
 @pytest.mark.parametrize(
     "what", ["empty", "no record", "record of another digest", "record of another mount path", "newer"]
 )
-async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, what):
+async def test_folders_with_invalid_records_are_broken_and_collected(tmp_path, what):
     path = extracted(tmp_path)
     record = path / "complete.json"
     known = json.loads(record.read_text())
@@ -104,7 +104,7 @@ async def test_folders_named_like_caches_that_are_none_are_told_apart(tmp_path, 
     assert not path.exists()
 
 
-async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_path, monkeypatch):
+async def test_files_are_counted_once_after_reboot(tmp_path, monkeypatch):
     whole, cut = extracted(tmp_path), extracted(tmp_path, B)
     for path in (whole, cut):
         record = read_record(path)
@@ -124,7 +124,7 @@ async def test_after_a_reboot_files_are_counted_once_and_not_at_every_look(tmp_p
     assert set(store.stored) == {folder(A)}
 
 
-async def test_links_are_moved_in_one_step_and_lead_relatively(tmp_path):
+async def test_links_are_replaced_atomically_with_relative_targets(tmp_path):
     extracted(tmp_path)
     store = await opened(tmp_path)
     path = tmp_path / "claims" / LINK
@@ -141,7 +141,7 @@ async def test_links_are_moved_in_one_step_and_lead_relatively(tmp_path):
     assert [each.name for each in (tmp_path / "claims").iterdir()] == []
 
 
-async def test_an_empty_folder_in_the_way_of_a_link_goes_and_a_full_one_stays(tmp_path):
+async def test_empty_folder_is_replaced_by_link_and_full_folder_is_kept(tmp_path):
     extracted(tmp_path)
     store = await opened(tmp_path)
     path = tmp_path / "claims" / LINK
@@ -156,14 +156,14 @@ async def test_an_empty_folder_in_the_way_of_a_link_goes_and_a_full_one_stays(tm
     assert (path / "somebodys").exists()
 
 
-async def test_a_link_that_leads_out_of_the_store_counts_as_withdrawn(tmp_path):
+async def test_link_that_points_outside_store_counts_as_withdrawn(tmp_path):
     (tmp_path / "claims").mkdir()
     (tmp_path / "claims" / LINK).symlink_to("/etc")
     (tmp_path / "claims" / "README").symlink_to(f"../{folder(A)}/cache")
     assert (await opened(tmp_path)).links == {LINK: WITHDRAWN}
 
 
-async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_path):
+async def test_leftovers_of_killed_extraction_are_deleted_unless_locked(tmp_path):
     for digest in (A, B):
         (tmp_path / f".{folder(digest)}.partial" / "layer-0").mkdir(parents=True)
     (tmp_path / f".{folder(A)}.displaced").mkdir()
@@ -175,7 +175,7 @@ async def test_what_a_killed_extraction_left_goes_unless_somebody_is_at_it(tmp_p
     assert left == {f".{folder(B)}.partial", ".somebodys.partial", "claims", "namespaces"}
 
 
-async def test_a_lock_that_nobody_holds_is_removed_with_its_folder(tmp_path):
+async def test_unlocked_lock_file_is_deleted_with_its_folder(tmp_path):
     path = extracted(tmp_path)
     stray, held, kept = (tmp_path / f".{name}.lock" for name in (folder(B), folder(C), folder(A)))
     stray.touch()
@@ -188,7 +188,7 @@ async def test_a_lock_that_nobody_holds_is_removed_with_its_folder(tmp_path):
     assert (path.exists(), kept.exists()) == (False, False)
 
 
-async def test_what_somebody_is_extracting_is_not_collected(tmp_path):
+async def test_folder_locked_by_extraction_is_not_collected(tmp_path):
     path = extracted(tmp_path)
     store = await opened(tmp_path)
     with (tmp_path / f".{folder(A)}.lock").open("w") as lock:
@@ -200,7 +200,7 @@ async def test_what_somebody_is_extracting_is_not_collected(tmp_path):
     assert await store.collect(folder(A)), "what is gone is gone"
 
 
-async def test_leftovers_that_cannot_be_deleted_do_not_keep_the_agent_from_starting(tmp_path, monkeypatch, caplog):
+async def test_leftovers_that_cannot_be_deleted_do_not_block_start(tmp_path, monkeypatch, caplog):
     (tmp_path / f".{folder(A)}.partial").mkdir(parents=True)
 
     def refuse(_self):
@@ -211,7 +211,7 @@ async def test_leftovers_that_cannot_be_deleted_do_not_keep_the_agent_from_start
     assert "not deleted" in caplog.text
 
 
-async def test_uses_that_cannot_be_written_are_written_when_that_works_again(tmp_path, monkeypatch):
+async def test_failed_write_of_uses_is_repeated(tmp_path, monkeypatch):
     extracted(tmp_path)
     store = await opened(tmp_path)
     uses = {"u": {"team/add": frozenset({folder(A)})}}
@@ -238,14 +238,14 @@ async def test_uses_that_cannot_be_written_are_written_when_that_works_again(tmp
         (b'{"more": 1}', True),
     ],
 )
-async def test_a_ledger_that_is_gone_or_damaged_makes_every_use_possible(tmp_path, content, lost):
+async def test_missing_or_damaged_ledger_is_marked_as_lost(tmp_path, content, lost):
     extracted(tmp_path)
     if content is not None:
         (tmp_path / ".agent.json").write_bytes(content)
     assert (await opened(tmp_path)).ledger.lost is lost
 
 
-async def test_a_folder_has_to_be_one_and_has_the_limits_of_its_disk(tmp_path):
+async def test_store_requires_folder_and_measures_disk_limits(tmp_path):
     assert not (await opened(tmp_path / "new")).ledger.lost
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="--folder"):
@@ -255,7 +255,7 @@ async def test_a_folder_has_to_be_one_and_has_the_limits_of_its_disk(tmp_path):
     assert disk.free_bytes > 0
 
 
-def test_a_ledger_is_kept_whole_bounded_and_for_us_alone(tmp_path):
+def test_ledger_is_private_bounded_and_read_back(tmp_path):
     ledger = AgentState({"u": {"team/add": frozenset({folder(A), folder(B)})}}, {folder(A): {"p": 1.0}})
     write_ledger(tmp_path, ledger)
     assert read_ledger(tmp_path) == ledger

@@ -21,11 +21,11 @@ LONG = "x" * 250
         ("", False),
     ],
 )
-def test_claims_of_a_cache_are_its_own_and_those_of_its_digests(claim, owned):
+def test_cache_owns_its_claim_and_pinned_claims(claim, owned):
     assert owns_claim(desired(), claim) is owned
 
 
-def test_a_cache_of_the_cluster_is_used_in_its_namespaces_alone():
+def test_cluster_cache_is_used_only_in_its_namespaces():
     known = world(
         desired(key="/add", namespaces=("one", "two")),
         stored={folder(A): stored()},
@@ -36,14 +36,14 @@ def test_a_cache_of_the_cluster_is_used_in_its_namespaces_alone():
     assert find_usage(world(desired(), pods=(pod("p", "data"),))) == {}
 
 
-def test_a_pod_that_follows_a_withdrawn_link_gets_nothing_and_keeps_what_it_had():
+def test_pod_with_withdrawn_link_uses_only_earlier_digest():
     given = {"stored": {folder(A): stored()}, "links": {link(): "withdrawn"}, "pods": (pod("p"),)}
     assert not find_usage(world(desired(), **given))["team/add"].pods
     uses = {"uid-p": {"team/add": frozenset({folder(B)})}}
     assert list(find_usage(world(desired(), **given, uses=uses))["team/add"].pods) == [folder(B)]
 
 
-def test_a_pod_that_mounts_the_cache_twice_or_by_a_long_name_is_one_pod():
+def test_pod_that_mounts_cache_twice_or_by_long_name_counts_once():
     known = world(
         desired(),
         stored={folder(A): stored()},
@@ -60,7 +60,7 @@ def test_a_pod_that_mounts_the_cache_twice_or_by_a_long_name_is_one_pod():
     assert list(find_usage(known)[key].pods) == [folder(A)]
 
 
-def test_a_claim_that_ends_with_the_digits_of_anothers_folder_does_not_use_it():
+def test_pinned_claim_does_not_use_digest_of_another_cache():
     other = desired(B, key="other/secret")
     near = "sha256:" + "b" * 12 + "c" * 52
     given = {"stored": {folder(each): stored() for each in (A, B, near)}, "pods": (pod("p", f"add-{'b' * 12}"),)}
@@ -72,7 +72,7 @@ def test_a_claim_that_ends_with_the_digits_of_anothers_folder_does_not_use_it():
 
 @pytest.mark.parametrize("former", [(), (B,)])
 @pytest.mark.parametrize("mount_path", ["", "/elsewhere"])
-def test_a_pod_of_a_former_digest_uses_it_for_whatever_path_it_was_made(mount_path, former):
+def test_pinned_claim_of_former_digest_matches_any_mount_path(mount_path, former):
     of_former = names.name_folder(B, mount_path)
     known = world(desired(former_digests=former), stored={of_former: stored()}, pods=(pod("p", f"add-{'b' * 12}"),))
     assert list(find_usage(known)["team/add"].pods) == [of_former]

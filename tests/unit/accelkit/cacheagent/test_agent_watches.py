@@ -63,7 +63,7 @@ async def seen() -> AsyncIterator[Seen]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_caches_of_both_scopes_come_and_go(seen):
+async def test_caches_of_both_scopes_are_added_and_removed(seen):
     seen.api.store(caches(), cache())
     seen.api.store(names.CLUSTER_CACHES, cache(namespace=""))
     await seen.until(lambda watches: watches.synced and set(watches.desired_caches) == {"team/add", "/add"})
@@ -72,7 +72,7 @@ async def test_caches_of_both_scopes_come_and_go(seen):
     assert seen.changes
 
 
-async def test_a_cache_of_which_nobody_decided_how_it_comes_to_pods_concerns_nobody_here(seen):
+async def test_cache_without_delivery_is_ignored(seen):
     seen.api.store(caches(), cache(delivery=""))
     seen.api.store(caches(), cache("other"))
     watches = await seen.until(lambda watches: watches.desired_caches)
@@ -82,7 +82,7 @@ async def test_a_cache_of_which_nobody_decided_how_it_comes_to_pods_concerns_nob
 @pytest.mark.parametrize(
     "status", [{"resolvedDigest": "sha256:x"}, {"mountPath": "/a/../b"}, {"conditions": 5}, {"mountPath": ["/a"]}]
 )
-async def test_a_cache_that_cannot_be_followed_is_kept_in_mind_and_corrected(seen, status):
+async def test_unreadable_cache_is_recorded_until_corrected(seen, status):
     seen.api.store(caches(), cache(**status))
     watches = await seen.until(lambda watches: watches.unreadable)
     assert (set(watches.unreadable), watches.desired_caches) == ({"team/add"}, {})
@@ -90,7 +90,7 @@ async def test_a_cache_that_cannot_be_followed_is_kept_in_mind_and_corrected(see
     await seen.until(lambda watches: watches.desired_caches and not watches.unreadable)
 
 
-async def test_pods_of_the_node_are_seen_while_they_start(seen):
+async def test_pods_of_node_are_listed_while_starting(seen):
     waiting = {"state": {"waiting": {"reason": "ContainerCreating"}}, "restartCount": 0}
     seen.api.store(PODS, {**pod(), "status": {"phase": "Running", "containerStatuses": [waiting]}})
     watches = await seen.until(lambda watches: watches.pods)
@@ -100,7 +100,7 @@ async def test_pods_of_the_node_are_seen_while_they_start(seen):
     await seen.until(lambda watches: not watches.pods)
 
 
-async def test_a_pod_that_cannot_be_read_may_use_anything_until_it_is_gone(seen):
+async def test_unreadable_pod_is_kept_until_deleted(seen):
     seen.api.store(PODS, pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": 5}}]))
     watches = await seen.until(lambda watches: watches.pods)
     (found,) = watches.pods.values()
@@ -110,7 +110,7 @@ async def test_a_pod_that_cannot_be_read_may_use_anything_until_it_is_gone(seen)
 
 
 @pytest.mark.parametrize("spec", [5, [], "x"])
-async def test_a_policy_that_cannot_be_read_is_there_and_broken(seen, spec):
+async def test_unreadable_policy_is_listed_as_invalid(seen, spec):
     seen.api.store(names.SIGNER_POLICIES, {"metadata": meta("acme"), "spec": spec})
     watches = await seen.until(lambda watches: watches.policies)
     assert watches.policies == {"acme": None}
@@ -120,14 +120,14 @@ async def test_a_policy_that_cannot_be_read_is_there_and_broken(seen, spec):
     assert watches.policies_version > before
 
 
-async def test_without_its_node_nothing_is_known(seen):
+async def test_watches_are_not_synced_without_node(seen):
     await seen.until(lambda watches: watches.synced)
     seen.api.objects.pop(f"{NODES}/n")
     watches = await seen.until(lambda watches: watches.node is None)
     assert not watches.synced
 
 
-async def test_its_own_reports_are_known_by_namespace(seen):
+async def test_own_reports_are_listed_by_namespace(seen):
     path = build_collection_path(names.API, "gkmcachenodes", "team")
     seen.api.store(path, {"metadata": meta("n", "team"), "status": {"nodeName": "n"}})
     seen.api.store(path, {"metadata": meta("other", "team"), "status": {"nodeName": "other"}})

@@ -92,7 +92,7 @@ async def stand(tmp_path) -> Stand:
     return stand
 
 
-async def test_labels_are_learned_then_files_extracted_and_taken_over(stand):
+async def test_labels_are_read_before_files_are_extracted(stand):
     await stand.work(desired())
     assert stand.workers.image_facts == {A: image_facts(7)}
     await stand.work(desired(), image_facts=stand.workers.image_facts)
@@ -111,7 +111,7 @@ async def test_labels_are_learned_then_files_extracted_and_taken_over(stand):
         (ZeroDivisionError("a defect of ours"), "Retrying"),
     ],
 )
-async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
+async def test_failed_work_is_recorded_counted_and_frees_slot(stand, error, reason):
     stand.preparing.error = error
     await stand.work(desired())
     attempt = stand.workers.attempts["team/add"]
@@ -120,7 +120,7 @@ async def test_what_fails_is_remembered_counted_and_over(stand, error, reason):
     assert (stand.workers.slots, stand.workers.promised) == (4, {})
 
 
-async def test_what_failed_is_discarded_with_success_or_with_its_cache(stand):
+async def test_failed_attempt_is_discarded_after_success_or_with_its_cache(stand):
     stand.preparing.error = CacheError("once")
     await stand.work(desired(), image_facts={A: image_facts()})
     stand.preparing.error = None
@@ -133,7 +133,7 @@ async def test_what_failed_is_discarded_with_success_or_with_its_cache(stand):
     assert set(stand.workers.attempts) == {"team/other"}
 
 
-async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_force(stand):
+async def test_slots_and_room_are_reserved_during_work_and_freed_on_shutdown(stand):
     stand.preparing.gate.clear()
     for each in stand.plan(desired(), image_facts={A: image_facts(7)}).work:
         stand.workers.begin(each)
@@ -143,7 +143,7 @@ async def test_slots_and_room_are_promised_while_work_is_under_way_and_ended_by_
     assert (stand.workers.slots, stand.workers.attempts, stand.store.stored) == (4, {}, {})
 
 
-async def test_stored_files_are_verified_for_a_namespace_after_the_registry_gave_it_access(stand):
+async def test_stored_files_are_verified_for_namespace_after_registry_grants_access(stand):
     await stand.work(desired(), image_facts={A: image_facts()})
     assert (stand.preparing.image_facts, set(stand.store.stored)) == ([], {folder(A)})
     other = desired(key="other/add")
@@ -179,7 +179,7 @@ async def flip(stand, number, now):
 
 
 @pytest.mark.parametrize("error", [None, CacheError("it is broken at its end")])
-async def test_a_cache_that_is_fetched_over_and_over_waits_longer_each_time(stand, error):
+async def test_repeatedly_downloaded_cache_waits_longer_each_time(stand, error):
     stand.preparing.error = error
     pauses = []
     for number in range(9):

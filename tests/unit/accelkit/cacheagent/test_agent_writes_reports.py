@@ -36,7 +36,7 @@ def written(known: NodeStatus | None, wanted: NodeStatus, now: str = THEN) -> No
     return msgspec.convert(merge(msgspec.to_builtins(known or NodeStatus()), patch["status"]), NodeStatus)
 
 
-def test_what_stands_there_is_written_only_where_it_changes():
+def test_report_is_written_only_if_changed():
     known = written(None, status())
     assert build_status_patch(known, status(), NOW) is None
     assert known.last_updated == THEN
@@ -49,7 +49,7 @@ def test_what_stands_there_is_written_only_where_it_changes():
 
 
 @pytest.mark.parametrize("wanted", [status(name="other"), status(digest="sha256:b"), NodeStatus(node_name="n")])
-def test_what_is_gone_is_taken_out(wanted):
+def test_removed_caches_and_digests_are_deleted_from_report(wanted):
     after = written(written(None, status()), wanted, NOW)
     assert {name: set(each) for name, each in after.caches.items()} == {
         name: set(each) for name, each in wanted.caches.items()
@@ -79,7 +79,7 @@ def is_written(api: FakeApi, *paths: str) -> bool:
     return all(api.objects.get(each, {}).get("status") for each in paths)
 
 
-async def test_a_report_is_made_labelled_and_deleted_when_nothing_is_to_be_told(api):
+async def test_report_is_created_with_owner_and_deleted_if_not_needed(api):
     async with writing(api) as writer:
         writer.offer({"team": status(), "": status()}, "uid-1")
         await until(lambda: is_written(api, path("team"), CLUSTER))
@@ -94,7 +94,7 @@ async def test_a_report_is_made_labelled_and_deleted_when_nothing_is_to_be_told(
         assert path("team") in api.objects
 
 
-async def test_a_namespace_that_takes_no_report_holds_up_no_other(api, monkeypatch):
+async def test_namespace_that_rejects_report_does_not_block_other_reports(api, monkeypatch):
     monkeypatch.setattr(status_writer, "_BACK_OFF", BackOff(3600.0, 3600.0))
     api.fail(ApiError("the namespace is being terminated", status=403), path="/leaving/", times=None)
     async with writing(api) as writer:
@@ -110,7 +110,7 @@ def _pods(api: FakeApi) -> list:
     return api.objects[path("team")]["status"]["caches"]["add"]["sha256:a"].get("pods", [])
 
 
-async def test_what_failed_is_written_when_its_time_has_come(api, monkeypatch):
+async def test_failed_report_is_written_after_back_off(api, monkeypatch):
     monkeypatch.setattr(status_writer, "_BACK_OFF", BackOff(0.02, 0.02))
     api.fail(ApiError("the namespace is being terminated", status=403), times=3)
     async with writing(api) as writer:
@@ -118,7 +118,7 @@ async def test_what_failed_is_written_when_its_time_has_come(api, monkeypatch):
         await until(lambda: is_written(api, path("team")))
 
 
-async def test_a_report_that_somebody_deleted_is_made_again(api):
+async def test_deleted_report_is_created_again(api):
     known = {}
     async with writing(api, known) as writer:
         writer.offer({"team": status()}, "uid-1")

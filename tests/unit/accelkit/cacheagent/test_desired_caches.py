@@ -32,13 +32,13 @@ def cache(verified: str = "True", reason: str = "Verified", **status) -> Cache:
         ("", "", None, ""),
     ],
 )
-def test_the_controllers_verdict_counts_as_it_is_meant(verified, reason, holds, refused):
+def test_verdict_of_controller_is_read_from_condition(verified, reason, holds, refused):
     desired = read_desired_cache(cache(verified, str(reason)))
     assert desired.verified is holds
     assert (desired.refusal.reason if desired.refusal else "") == refused
 
 
-def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
+def test_desired_digest_is_resolved_digest_of_status():
     desired = read_desired_cache(cache(resolved_image="q.io/team/add:v0", cache_bytes=-5))
     assert str(desired.image).endswith(f"@{A}")
     assert (desired.digest, desired.secrets, desired.cache_bytes) == (A, ("login",), 0)
@@ -47,7 +47,7 @@ def test_what_is_asked_for_is_the_digest_of_the_status_and_no_other():
     assert (desired.image, desired.digest, desired.folder) == (None, "", "")
 
 
-def test_an_image_that_the_spec_does_not_name_counts_as_undecided():
+def test_image_not_named_by_spec_counts_as_undecided():
     named = cache().spec.image
     assert read_desired_cache(cache(resolved_image=named)).verified is True
     for other in ("q.io/other/add:v1", f"{named}-2", named.replace("team", "other")):
@@ -65,11 +65,11 @@ def test_an_image_that_the_spec_does_not_name_counts_as_undecided():
         {"resolved_image": "no image at all"},
     ],
 )
-def test_a_status_that_nobody_could_have_written_is_not_followed(status):
+def test_invalid_status_is_rejected(status):
     with pytest.raises(CacheError):
         read_desired_cache(cache(**status))
 
 
 @pytest.mark.parametrize(("delivery", "here"), [("node", True), ("namespace", False), ("image", False), ("", False)])
-def test_nodes_hold_the_files_of_node_local_caches_alone(delivery, here):
+def test_only_node_delivery_stores_files_on_node(delivery, here):
     assert is_delivered_here(cache(delivery=delivery)) is here

@@ -44,7 +44,7 @@ def stand(policies: dict[str, object], known=None) -> ImagePolicies:
         ({"p": spec(), "broken": {"images": ["other.io/**"], "signers": 1}}, "", ""),
     ],
 )
-def test_who_covers_an_image(policies, refused, undecided):
+def test_policies_cover_image_by_pattern_and_namespace(policies, refused, undecided):
     found = stand(policies)
     assert (found.refusal.reason if found.refusal else "") == refused
     assert (found.undecided.reason if found.undecided else "") == undecided
@@ -61,11 +61,11 @@ def test_who_covers_an_image(policies, refused, undecided):
         ({"p": spec(), "q": spec(verdictTtlSeconds=60, namespaces=["other"])}, DAY),
     ],
 )
-def test_a_verdict_counts_for_the_shortest_time_of_those_that_cover_it(policies, seconds):
+def test_verdict_is_valid_for_shortest_time_of_covering_policies(policies, seconds):
     assert stand(policies).verdict_seconds == seconds
 
 
-def test_only_a_change_of_what_covers_an_image_has_it_judged_again():
+def test_image_is_verified_again_only_if_covering_policies_change():
     first = stand({"p": spec()}).policies
     assert first == stand({"p": spec(), "q": spec("other.io/**")}).policies
     assert first != stand({"p": spec(), "q": spec("q.io/team/*")}).policies
@@ -75,7 +75,7 @@ def test_only_a_change_of_what_covers_an_image_has_it_judged_again():
     assert first != stand({"p": spec()}, other).policies
 
 
-def test_policies_count_at_once_for_images_with_a_digest_and_all_namespaces():
+def test_policies_apply_immediately_to_digests_and_all_namespaces():
     known = desired(key="/add", namespaces=("team",))
     assert stand({"p": spec(namespaces=["team"])}, known).refusal is not None
     assert stand({"p": spec()}, known).refusal is None

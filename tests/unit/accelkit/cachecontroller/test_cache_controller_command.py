@@ -24,7 +24,7 @@ def call(*arguments: str, environ: dict[str, str] | None = None):
     return CliRunner().invoke(main, ["cache-controller", *arguments], env=environ, catch_exceptions=True)
 
 
-def test_options_arrive(told, tmp_path):
+def test_options_of_command_line_are_applied(told, tmp_path):
     root = tmp_path / "root.json"
     root.write_text("{}")
     result = call(
@@ -49,7 +49,7 @@ def test_options_arrive(told, tmp_path):
     assert (options.metrics, options.webhook) == (None, None)
 
 
-def test_options_may_come_from_the_environment(told):
+def test_options_are_read_from_environment(told):
     environ = {
         "ACCELKIT_NAMESPACE": "accelkit",
         "ACCELKIT_LEASE": "accelkit/cache",
@@ -69,14 +69,14 @@ def test_options_may_come_from_the_environment(told):
         (["--mirror", "nothing"], "is not a valid mirror"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_next_step(told, arguments, says):
+def test_invalid_options_are_rejected_with_next_step(told, arguments, says):
     result = call(*NEEDED, *arguments)
     assert result.exit_code == 1
     assert says in result.output
     assert told == []
 
 
-def test_a_certificate_that_is_none_is_refused(told, tmp_path):
+def test_invalid_webhook_certificate_is_rejected(told, tmp_path):
     for name in ("tls.crt", "tls.key"):
         (tmp_path / name).write_text("no certificate")
     files = ["--webhook-cert", str(tmp_path / "tls.crt"), "--webhook-key", str(tmp_path / "tls.key")]

@@ -31,13 +31,13 @@ def containers(*mounts: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("mounts", "writes"), [([WRITES], True), ([READS], False), ([READS, {**WRITES, "subPath": "x"}], True), ([], False)]
 )
-def test_every_container_that_does_not_only_read_might_write(kind, mounts, writes):
+def test_mount_that_is_not_read_only_counts_as_writable(kind, mounts, writes):
     found = read(CLAIM, **{"containers": containers(READS), kind: containers(*mounts)})
     assert found.claims == {"kernels"}
     assert found.writable == ({"kernels"} if writes else set())
 
 
-def test_nobody_writes_by_a_volume_that_is_read_only_but_by_another_of_the_claim():
+def test_read_only_volume_prevents_writes_unless_second_volume_is_writable():
     found = read(FORCED, containers=containers(WRITES))
     assert (found.claims, found.writable) == ({"kernels"}, set())
     two = [{"name": "r", **FORCED}, {"name": "v", **CLAIM}]
@@ -46,15 +46,15 @@ def test_nobody_writes_by_a_volume_that_is_read_only_but_by_another_of_the_claim
 
 
 @pytest.mark.parametrize(("mount", "writable"), [(WRITES, {"p-v"}), (READS, set())])
-def test_a_pod_uses_the_claim_of_its_ephemeral_volume(mount, writable):
+def test_pod_uses_claim_of_its_ephemeral_volume(mount, writable):
     found = read(OWNED, containers=containers(mount))
     assert (found.claims, found.writable) == ({"p-v"}, writable)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_uses_nothing(phase):
+def test_terminated_pod_uses_no_claim(phase):
     assert read(CLAIM, phase, containers=containers(WRITES)) is None
 
 
-def test_a_pod_that_is_held_at_a_gate_counts():
+def test_pod_with_scheduling_gate_uses_claim():
     assert read(CLAIM, schedulingGates=[{"name": "later"}], containers=containers(WRITES)) is not None

@@ -64,7 +64,7 @@ def report(**caches) -> CacheNode:
     return CacheNode(ReportMeta(name="n", namespace="team"), NodeStatus("n", caches=caches))
 
 
-def test_our_own_writes_and_older_versions_concern_nobody(world):
+def test_own_writes_and_older_versions_mark_no_cache(world):
     cache = Cache(CacheMeta(name="c", namespace="team", resource_version="5"))
     world.seen.take_cache_event("ADDED", cache)
     assert world.told() == ["team/c"]
@@ -86,7 +86,7 @@ def test_our_own_writes_and_older_versions_concern_nobody(world):
     assert world.seen.caches["team/c"].metadata.resource_version == "5"
 
 
-def test_a_policy_concerns_all_caches_and_only_when_it_changes(world):
+def test_changed_policy_marks_all_caches(world):
     policy = SignerPolicyObject(ReportMeta(name="p"), {"images": ["a"]})
     before = world.seen.policies
     world.seen.take_policy_event("ADDED", policy)
@@ -98,7 +98,7 @@ def test_a_policy_concerns_all_caches_and_only_when_it_changes(world):
     assert world.told() == [None]
 
 
-def test_a_namespace_concerns_the_caches_that_name_it(world):
+def test_namespace_event_marks_caches_that_list_namespace(world):
     world.seen.take_cache(Cache(CacheMeta(name="c"), CacheSpec(workload_namespaces=("team",))))
     world.seen.take_cache(Cache(CacheMeta(name="d"), CacheSpec(workload_namespaces=("other",))))
     world.seen.take_namespace_event("ADDED", NamedObject(ObjectMeta(name="team")))
@@ -109,7 +109,7 @@ def test_a_namespace_concerns_the_caches_that_name_it(world):
     assert world.seen.namespaces == {"team": True}
 
 
-def test_a_report_concerns_the_caches_of_which_it_says_something_new(world):
+def test_report_event_marks_caches_with_changed_status(world):
     one, two = {"d": NodeCacheStatus(volume_size=1)}, {"d": NodeCacheStatus(volume_size=2)}
     world.seen.take_report_event("ADDED", report(a=one, b=one))
     assert sorted(world.told()) == ["team/a", "team/b"]
@@ -119,7 +119,7 @@ def test_a_report_concerns_the_caches_of_which_it_says_something_new(world):
     assert sorted(world.told()) == ["team/a", "team/b"]
 
 
-def test_a_pod_concerns_the_cache_whose_claim_it_mounts(world):
+def test_pod_event_marks_cache_of_mounted_claim(world):
     world.seen.take_object_event(CLAIMS)("ADDED", claim())
     world.told()
     volume = {"persistentVolumeClaim": {"claimName": "kernels"}}
@@ -134,7 +134,7 @@ def test_a_pod_concerns_the_cache_whose_claim_it_mounts(world):
     assert world.told() == []
 
 
-def test_an_object_that_changes_sides_concerns_both(world):
+def test_claim_with_changed_key_marks_both_caches(world):
     take = world.seen.take_object_event(CLAIMS)
     take("ADDED", claim())
     take("MODIFIED", claim(key="team/other"))
@@ -146,14 +146,14 @@ def test_an_object_that_changes_sides_concerns_both(world):
     assert world.seen.find(ObjectName(CLAIMS, "kernels", "team")) is None
 
 
-def test_what_caches_left_behind_is_found_by_its_key(world):
+def test_objects_of_deleted_cache_are_found_by_key(world):
     world.seen.replace_objects(VOLUMES)([claim("v", "team/gone", "")])
     assert world.seen.list_keys() == {"team/gone"}
     world.seen.replace_objects(VOLUMES)([])
     assert world.seen.list_keys() == set()
 
 
-def test_refusals_are_remembered_for_a_minute(world):
+def test_refusals_expire_after_a_minute(world):
     name = ObjectName(CLAIMS, "kernels", "team")
     world.seen.refuse(name, Refusal("ClaimExists", "taken"))
     world.now += 59
@@ -165,7 +165,7 @@ def test_refusals_are_remembered_for_a_minute(world):
     assert world.seen.find_refusal(name) is None
 
 
-def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
+def test_stale_response_or_event_does_not_replace_newer_object(world):
     name = ObjectName(CLAIMS, "kernels", "team")
 
     def version(number: str, phase: str) -> ObservedObject:
@@ -186,7 +186,7 @@ def test_an_answer_that_comes_after_a_newer_event_does_not_count(world):
     assert world.seen.find(name) is None
 
 
-def test_the_host_of_a_node_is_what_the_node_says_whatever_a_report_says(world):
+def test_host_name_of_node_is_read_from_its_label(world):
     made = {"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "host", "other": "x"}}}
     world.seen.replace_nodes([msgspec.convert(made, ObservedNode)])
     assert world.seen.nodes == {"n": "host"}

@@ -186,7 +186,7 @@ async def tell(story: list, delivery: Delivery, die_at: int = 0, *, late: bool =
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-async def test_a_death_at_any_write_changes_nothing_of_the_end(story, delivery, late):
+async def test_restart_after_any_write_reaches_same_final_state(story, delivery, late):
     lived = await tell(story, delivery)
     assert lived.written >= 2
     for number in range(1, lived.written + 1):
@@ -195,13 +195,13 @@ async def test_a_death_at_any_write_changes_nothing_of_the_end(story, delivery, 
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-async def test_what_is_deleted_leaves_nothing(delivery):
+async def test_deleted_cache_leaves_no_objects(delivery):
     assert outline(await tell(STORIES["deleted"], delivery)) == []
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-async def test_what_is_deleted_amid_its_making_leaves_nothing(delivery, late):
+async def test_cache_deleted_during_creation_leaves_no_objects(delivery, late):
     for number in range(1, (await tell(STORIES["created"], delivery)).written + 1):
         api = create(delivery)
         api.die_at, api.late = number, late
@@ -211,7 +211,7 @@ async def test_what_is_deleted_amid_its_making_leaves_nothing(delivery, late):
         assert outline(api) == [], f"died at write {number}"
 
 
-async def test_a_cache_stays_while_its_deleted_claims_still_exist():
+async def test_cache_keeps_finalizer_while_its_claims_exist():
     api = await tell(STORIES["created"], Delivery.NODE)
     api.protects = True
     await deleted(api, Delivery.NODE)
@@ -232,7 +232,7 @@ async def test_a_cache_stays_while_its_deleted_claims_still_exist():
         (Delivery.IMAGE, ("True", "Ready")),
     ],
 )
-async def test_who_lives_comes_to_the_end(delivery, ready):
+async def test_uninterrupted_controller_reaches_final_state(delivery, ready):
     api = await tell(STORIES["another digest"], delivery)
     status = api.objects[CACHE]["status"]
     assert (status["resolvedDigest"], status["previousDigests"]) == (OTHER, [DIGEST])

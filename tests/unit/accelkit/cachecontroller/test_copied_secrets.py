@@ -40,7 +40,7 @@ async def copy(data, type_="kubernetes.io/dockerconfigjson", times=1):
         (KEY, "kubernetes.io/tls", "Opaque"),
     ],
 )
-async def test_the_log_ins_alone_are_copied(key, type_, copied):
+async def test_only_registry_credentials_of_secret_are_copied(key, type_, copied):
     (made,), refusal, _ = await copy({key: b"{}", "other": bytes(900_000)}, type_)
     assert (made["type"], made["data"]) == (copied, {key: "e30="})
     assert made["metadata"]["name"] == "job-1-pull"
@@ -55,7 +55,7 @@ async def test_the_log_ins_alone_are_copied(key, type_, copied):
         ({}, "has neither .dockerconfigjson nor .dockercfg"),
     ],
 )
-async def test_what_is_too_large_or_holds_none_is_refused_with_a_reason(data, text):
+async def test_oversized_secret_or_secret_without_credentials_is_refused(data, text):
     made, refusal, reads = await copy(data, times=3)
     assert made == []
     assert refusal.reason == "PullSecretUnreadable"
@@ -64,7 +64,7 @@ async def test_what_is_too_large_or_holds_none_is_refused_with_a_reason(data, te
     assert reads == 1
 
 
-async def test_a_secret_of_64_kib_is_copied_once():
+async def test_secret_of_64_kib_is_copied_once():
     made, refusal, _ = await copy({KEY: bytes(65_536)}, times=2)
     assert len(made) == 1
     assert refusal is None

@@ -28,7 +28,7 @@ async def waits(work: Worklist[str], **more) -> bool:
     return False
 
 
-async def test_a_key_that_is_named_twice_is_taken_once(work):
+async def test_key_added_twice_is_taken_once(work):
     work.add("a")
     work.add("a")
     assert await taken(work) == "a"
@@ -36,7 +36,7 @@ async def test_a_key_that_is_named_twice_is_taken_once(work):
     assert await waits(work)
 
 
-async def test_of_those_that_are_due_the_least_in_rank_is_taken(work):
+async def test_due_key_with_lowest_rank_is_taken_first(work):
     for key in ("a1", "a2", "b1", "c1"):
         work.add(key)
     ranks = {"a1": 2, "a2": 2, "b1": 1, "c1": 1}
@@ -47,7 +47,7 @@ async def test_of_those_that_are_due_the_least_in_rank_is_taken(work):
     assert await taken(work, rank=ranks.get) == "a2"
 
 
-async def test_a_key_is_not_taken_twice_at_once_and_not_forgotten(work):
+async def test_key_added_during_processing_is_taken_again_afterwards(work):
     work.add("a")
     await taken(work)
     work.add("a")
@@ -58,7 +58,7 @@ async def test_a_key_is_not_taken_twice_at_once_and_not_forgotten(work):
     assert await waiter == "a"
 
 
-async def test_keys_are_taken_when_they_are_due_or_moved(work):
+async def test_key_is_taken_at_its_earliest_or_moved_due_time(work):
     work.add("a", 60)
     work.add("a")
     work.add("a", 60)
@@ -71,7 +71,7 @@ async def test_keys_are_taken_when_they_are_due_or_moved(work):
     assert await taken(work) == "b"
 
 
-async def test_what_is_due_first_is_taken_first_and_later_ones_are_waited_for(work):
+async def test_take_returns_earliest_key_and_waits_for_later_key(work):
     # More than a busy machine needs from here to the next line.
     work.add("late", 0.3)
     work.add("now", 0.0)
@@ -79,7 +79,7 @@ async def test_what_is_due_first_is_taken_first_and_later_ones_are_waited_for(wo
     assert await taken(work) == "late"
 
 
-async def test_a_key_that_may_not_be_taken_does_not_hold_the_others(work):
+async def test_ineligible_key_does_not_block_other_keys(work):
     work.add("a")
     work.add("b")
     assert await taken(work, may=lambda key: key != "a") == "b"

@@ -63,7 +63,7 @@ def world():
     return World()
 
 
-async def test_cards_are_held_before_the_eviction_and_until_the_pod_is_bound(world):
+async def test_cards_are_held_from_eviction_until_pod_is_bound(world):
     seen = []
     world.api.before.append(lambda request: seen.append(world.hold) if request.path.endswith("/eviction") else None)
     assert await world.apply()
@@ -74,7 +74,7 @@ async def test_cards_are_held_before_the_eviction_and_until_the_pod_is_bound(wor
     assert [each["type"] for each in world.high["status"]["conditions"]] == ["PodScheduled"]
 
 
-async def test_a_pod_that_is_not_bound_in_time_is_reported_with_what_kube_scheduler_says(world):
+async def test_pod_not_bound_in_time_is_reported_with_scheduler_message(world):
     world.binds = False
     world.high["status"]["conditions"][0]["message"] = "0/1 nodes are available"
     assert not await world.apply(wait=0)
@@ -82,14 +82,14 @@ async def test_a_pod_that_is_not_bound_in_time_is_reported_with_what_kube_schedu
     assert world.hold is None
 
 
-async def test_a_pod_that_waits_for_one_that_does_not_end_says_so(world):
+async def test_pod_not_bound_in_time_is_reported_with_pod_that_has_not_ended(world):
     world.api.reviews["/api/v1/namespaces/d/pods/p/eviction"] = lambda _: {}
     assert not await world.apply(wait=0)
     assert world.said[-1] == "d/high is not bound after 0 s: d/p has not ended"
 
 
 @pytest.mark.parametrize("uid", [None, "another"])
-async def test_a_pod_that_is_deleted_ends_the_wait(world, uid):
+async def test_deletion_of_waiting_pod_ends_wait(world, uid):
 
     def delete(request):
         if world.deeds[-1:] == ["evicted"] and request.method == "GET":
@@ -104,7 +104,7 @@ async def test_a_pod_that_is_deleted_ends_the_wait(world, uid):
     assert world.said[-1] == "d/high was deleted before it was bound"
 
 
-async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_again(world):
+async def test_progress_is_reported_and_unavailable_api_server_is_retried(world):
     world.binds = False
 
     def bind(request):
@@ -118,7 +118,7 @@ async def test_progress_is_reported_and_an_api_server_that_is_away_is_asked_agai
     assert world.said[1] == "waiting for d/high: 60 s remaining"
 
 
-async def test_an_eviction_that_is_refused_names_the_budget_and_ends_the_hold(world):
+async def test_refused_eviction_names_disruption_budget_and_ends_hold(world):
     refusal = ApiError("no. The disruption budget web needs 1 healthy pods", status=429)
 
     def refuse(request):
@@ -133,7 +133,7 @@ async def test_an_eviction_that_is_refused_names_the_budget_and_ends_the_hold(wo
 
 
 @pytest.mark.parametrize("error", [ApiError("no right", status=403), ApiError("the uid is x", status=409)])
-async def test_nobody_is_evicted_where_the_cards_cannot_be_held(world, error):
+async def test_no_pod_is_evicted_if_cards_cannot_be_held(world, error):
     world.api.fail(error, "PATCH", HIGH)
     with pytest.raises(ApiError, match="cannot hold cards of node n for pod d/high"):
         await world.apply()

@@ -13,7 +13,7 @@ def world():
     return PlannedCluster()
 
 
-async def test_one_of_equal_priority_is_moved_where_it_fits_elsewhere(world):
+async def test_pod_of_equal_priority_is_moved_if_another_node_has_room(world):
     world.node("n")
     world.node("m", 1)
     world.pod("p", 5, card="n-0")
@@ -26,7 +26,7 @@ async def test_one_of_equal_priority_is_moved_where_it_fits_elsewhere(world):
     assert (plan.evictions, plan.left_out) == (1, ())
 
 
-async def test_who_fits_nowhere_else_leaves_for_a_higher_priority_only(world):
+async def test_pod_that_fits_on_no_other_node_is_evicted_only_for_higher_priority(world):
     world.node("n", 1)
     world.pod("p", 5, 1, card="n-0")
     world.pod("equal", 5, 1)
@@ -37,7 +37,7 @@ async def test_who_fits_nowhere_else_leaves_for_a_higher_priority_only(world):
     assert [each.pod for each in plan.left_out] == ["kind", "equal"]
 
 
-async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
+async def test_each_pod_is_planned_on_result_of_previous_steps(world):
     world.node("n")
     world.pod("p", 5, 1, card="n-0")
     world.pod("first", 8, 9)
@@ -60,7 +60,7 @@ async def test_each_pod_is_planned_as_those_before_it_leave_the_cluster(world):
         ({"priority": 5}, "its priority is not lower, so it may only move to another node"),
     ],
 )
-async def test_nobody_leaves_whom_nobody_replaces_or_may_evict(world, of, rule):
+async def test_unreplaceable_or_protected_pods_are_not_evicted(world, of, rule):
     world.node("n", 1)
     world.budget({"app": "x"})
     world.pod("p", 5, **{"priority": 1, "card": "n-0"} | of)
@@ -70,7 +70,7 @@ async def test_nobody_leaves_whom_nobody_replaces_or_may_evict(world, of, rule):
     assert f"no permitted evictions would free its cards (d/p: {rule}" in plan.left_out[0].reason
 
 
-async def test_a_budget_holds_for_the_whole_plan(world):
+async def test_disruption_budget_applies_to_whole_plan(world):
     world.node("n")
     world.budget({"app": "x"}, 1)
     for place in range(2):
@@ -94,7 +94,7 @@ async def test_a_budget_holds_for_the_whole_plan(world):
         ({"cpu": "500m"}, {}),
     ],
 )
-async def test_a_node_that_takes_no_such_pod_is_not_freed_for_it(world, node, pod):
+async def test_unsuitable_node_is_not_freed_for_pod(world, node, pod):
     world.node("n", 1, **node)
     world.pod("high", 5, 5, spec=pod)
     plan = await world.plan()
@@ -102,7 +102,7 @@ async def test_a_node_that_takes_no_such_pod_is_not_freed_for_it(world, node, po
     assert "no node is suitable" in plan.left_out[0].reason
 
 
-async def test_tolerations_and_selectors_are_read(world):
+async def test_plan_respects_tolerations_and_node_selectors(world):
     taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "soft", "effect": "PreferNoSchedule"}]
     world.node("n", 1, spec={"unschedulable": True, "taints": taints}, labels={"a": "b"})
     tolerations = [{"key": "k", "value": "v"}, {"operator": "Exists", "key": "node.kubernetes.io/unschedulable"}]
@@ -123,7 +123,7 @@ async def test_tolerations_and_selectors_are_read(world):
         ({"containers": [{"name": "c", "resources": {"limits": {MEMORY: "5", "x/y": "1"}}}]}, "other resources"),
     ],
 )
-async def test_what_only_kube_scheduler_can_judge_is_not_planned(world, spec, word):
+async def test_pod_with_rules_only_kube_scheduler_evaluates_is_not_planned(world, spec, word):
     world.node("n", 1)
     world.pod("new", 5, spec=spec)
     plan = await world.plan()
@@ -131,7 +131,7 @@ async def test_what_only_kube_scheduler_can_judge_is_not_planned(world, spec, wo
     assert plan.left_out[0].reason == f"only kube-scheduler can evaluate its {word}"
 
 
-async def test_a_plan_has_so_many_evictions_at_most(world):
+async def test_plan_respects_maximum_number_of_evictions(world):
     world.node("n", 1)
     world.pod("p", 4, 1, card="n-0")
     world.pod("q", 4, 1, card="n-0")
@@ -142,12 +142,12 @@ async def test_a_plan_has_so_many_evictions_at_most(world):
     assert (await world.plan(most=2)).evictions == 2
 
 
-async def test_a_cluster_without_cards_is_said_to_have_none():
+async def test_cluster_without_cards_is_rejected():
     with pytest.raises(ServiceError, match="no node shares cards"):
         await PlannedCluster().plan()
 
 
-async def test_the_table_says_what_happens(world):
+async def test_plan_table_shows_evictions_and_pods_that_still_wait(world):
     world.node("n", 1)
     world.pod("p", 5, 1, card="n-0")
     world.pod("high", 5, 5)
@@ -163,5 +163,5 @@ async def test_the_table_says_what_happens(world):
 
 
 @pytest.mark.parametrize("arguments", [["--plan", "--apply"], ["--yes"]])
-def test_what_contradicts_itself_is_refused(arguments):
+def test_contradictory_options_are_rejected(arguments):
     assert CliRunner().invoke(main, ["defrag", *arguments]).exit_code == 2

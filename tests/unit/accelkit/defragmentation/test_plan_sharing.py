@@ -18,7 +18,7 @@ def by(**labels):
     return {"accelkit.io/request": json.dumps({"c": {"apart": {"matchLabels": labels}}})}
 
 
-async def test_who_was_tried_to_leave_and_stays_is_still_known_by_its_labels(world):
+async def test_pod_keeps_its_labels_in_plan_after_rejected_trial_eviction(world):
     world.node("n", 1)
     world.pod("p", 5, 1, card="n-0", labels={"app": "x"})
     # p would leave for it, and be moved nowhere.
@@ -29,7 +29,7 @@ async def test_who_was_tried_to_leave_and_stays_is_still_known_by_its_labels(wor
     assert [each.pod for each in plan.left_out] == ["kind", "apart"]
 
 
-async def test_who_gets_in_by_the_plan_is_known_by_its_labels(world):
+async def test_labels_of_planned_pod_apply_to_later_pods_in_plan(world):
     world.node("n", 1)
     world.pod("first", 5, 9, labels={"app": "x"})
     world.pod("apart", 3, 0, annotations=by(app="x"))
@@ -37,7 +37,7 @@ async def test_who_gets_in_by_the_plan_is_known_by_its_labels(world):
     assert told(plan) == [("first", "n", [])]
 
 
-async def test_a_pod_that_a_quota_refuses_is_let_in_by_nobodys_leaving(world):
+async def test_eviction_does_not_help_pod_that_exceeds_quota(world):
     world.node("n")
     world.pod("p", 5, 1, card="n-0")
     world.pod("new", 5, 9)
@@ -47,7 +47,7 @@ async def test_a_pod_that_a_quota_refuses_is_let_in_by_nobodys_leaving(world):
     assert "quota" in plan.left_out[0].reason
 
 
-async def test_cards_reserved_for_others_are_neither_given_nor_freed(world):
+async def test_reserved_cards_are_neither_assigned_nor_freed(world):
     world.node("n")
     world.pod("p", 8, 1, card="n-1")
     world.pod("new", 5, 9)
@@ -71,7 +71,7 @@ async def test_cards_reserved_for_others_are_neither_given_nor_freed(world):
         {"spec": {"schedulingGroup": {"podGroupName": "g"}}},
     ],
 )
-async def test_nothing_is_planned_for_one_member_of_a_group(world, of):
+async def test_member_of_pod_group_is_not_planned(world, of):
     world.node("n", 1)
     world.pod("p", 5, 1, card="n-0")
     world.pod("member", 5, 9, **of)
@@ -83,7 +83,7 @@ async def test_nothing_is_planned_for_one_member_of_a_group(world, of):
 GAS = {"limits": {"gpu.intel.com/i915": "1", "gpu.intel.com/memory.max": "8"}}
 
 
-async def test_cards_that_pods_of_other_dialects_hold_are_taken(world):
+async def test_cards_held_by_pods_of_other_dialects_count_as_used(world):
     world.node("n", 1)
     world.pod("theirs", 8, 20, card="n-0", **GAS)
     world.pod("new", 8, 9)
@@ -94,7 +94,7 @@ async def test_cards_that_pods_of_other_dialects_hold_are_taken(world):
     assert told(await world.plan(dialects=("native",))) == [("new", "n", [])]
 
 
-async def test_who_asks_in_a_dialect_that_nobody_has_used_is_not_planned_for(world):
+async def test_request_in_unused_dialect_is_not_planned(world):
     world.node("n", 1)
     world.pod("new", 8, 9, **GAS)
     plan = await world.plan()
@@ -107,7 +107,7 @@ async def test_who_asks_in_a_dialect_that_nobody_has_used_is_not_planned_for(wor
     assert [step.pod for step in (await world.plan(dialects=("gas",))).steps] == ["new"]
 
 
-def test_rules_that_cannot_be_read_are_named(tmp_path):
+def test_unreadable_sharing_rules_are_named_in_error(tmp_path):
     path = tmp_path / "rules.yaml"
     path.write_text("quotas: 5")
     result = CliRunner().invoke(main, ["defrag", "--sharing-rules", str(path)])

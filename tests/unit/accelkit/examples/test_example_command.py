@@ -32,13 +32,13 @@ def run(*arguments, **environ):
         (("rox", "cl", "rocm", "v3", ""), "output/rox-cl-rocm-v3.yaml"),
     ],
 )
-def test_generate_writes_a_file_and_prints_its_path_alone(tmp_path, arguments, path):
+def test_generate_writes_file_and_prints_only_its_path(tmp_path, arguments, path):
     done = run("generate", *arguments)
     assert (done.exit_code, done.output) == (0, f"{path}\n")
     assert next(iter(YAML(typ="safe").load_all((tmp_path / path).read_text())))["kind"] == "Namespace"
 
 
-def test_generate_and_clean_write_and_delete_where_they_are_told(tmp_path):
+def test_generate_and_clean_use_given_output_folder(tmp_path):
     assert run("generate", *KIND, "--output", "a/b").output == "a/b/rwo-ns-rocm-v3-kind.yaml\n"
     assert (tmp_path / "a/b/rwo-ns-rocm-v3-kind.yaml").is_file()
     run("generate", *KIND)
@@ -49,7 +49,7 @@ def test_generate_and_clean_write_and_delete_where_they_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"DEBUG": "true"}, {"DEBUG": "1"}, {"DEBUG": "yes please"}, {"flag": "--debug"}])
-def test_debug_prints_the_file_before_its_path(options):
+def test_debug_prints_file_before_its_path(options):
     flag = [options.pop("flag")] if "flag" in options else []
     lines = run("generate", *KIND, *flag, **options).output.splitlines()
     assert lines[:2] == ["---", "apiVersion: v1"]
@@ -57,7 +57,7 @@ def test_debug_prints_the_file_before_its_path(options):
 
 
 @pytest.mark.parametrize("value", ["", "false", "0", "no"])
-def test_debug_may_be_switched_off_by_its_value(value):
+def test_debug_is_disabled_by_false_value(value):
     assert run("generate", *KIND, DEBUG=value).output == "output/rwo-ns-rocm-v3-kind.yaml\n"
 
 
@@ -71,7 +71,7 @@ def test_debug_may_be_switched_off_by_its_value(value):
         (4, "'none', 'kind', 'nfd'"),
     ],
 )
-def test_a_bad_word_is_wrong_usage_that_lists_the_good_ones(tmp_path, place, good):
+def test_invalid_argument_is_rejected_with_valid_values(tmp_path, place, good):
     words = [*KIND]
     words[place] = "other"
     done = run("generate", *words)
@@ -81,7 +81,7 @@ def test_a_bad_word_is_wrong_usage_that_lists_the_good_ones(tmp_path, place, goo
     assert not (tmp_path / "output").exists()
 
 
-def test_custom_files_come_by_the_environment(tmp_path):
+def test_custom_files_are_read_from_environment_variables(tmp_path):
     for name, text in {"affinity": "   podAffinity: {}", "toleration": "  key: own\n  operator: Exists"}.items():
         (tmp_path / name).write_text(text)
     names = {"CUSTOM_AFFINITY": "affinity", "CUSTOM_TOLERATION": "toleration"}
@@ -98,7 +98,7 @@ def test_custom_files_come_by_the_environment(tmp_path):
         assert spec["nodeSelector"] == {"own": f"n{number}"}
 
 
-def test_a_custom_file_that_is_wrong_is_one_sentence_and_nothing_is_written(tmp_path):
+def test_invalid_custom_file_is_reported_in_one_sentence_without_output(tmp_path):
     (tmp_path / "own").write_text("nodeAffinty: {}")
     done = run("generate", *KIND, CUSTOM_AFFINITY="own")
     assert done.exit_code == 1
@@ -115,7 +115,7 @@ def stored(monkeypatch, api):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_deploy_and_undeploy_bring_a_set_and_take_it_away(stored, name):
+def test_deploy_creates_set_and_undeploy_deletes_set(stored, name):
     done = run("deploy", name)
     assert done.exit_code == 0
     assert f"created Namespace {SETS[name][0].namespaces[0]}" in done.output.splitlines()
@@ -126,7 +126,7 @@ def test_deploy_and_undeploy_bring_a_set_and_take_it_away(stored, name):
     assert f"deleted Namespace {SETS[name][0].namespaces[0]}" in gone.output.splitlines()
 
 
-def test_deploy_writes_the_files_where_it_is_told(stored, tmp_path):
+def test_deploy_writes_files_to_given_output_folder(stored, tmp_path):
     assert run("deploy", "nfd-cuda", "--output", "o").exit_code == 0
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == [
         "rwo-cl-cuda-v3-nfd.yaml",
@@ -134,7 +134,7 @@ def test_deploy_writes_the_files_where_it_is_told(stored, tmp_path):
     ]
 
 
-def test_deploy_heeds_custom_files(stored, tmp_path):
+def test_deploy_applies_custom_files(stored, tmp_path):
     (tmp_path / "own").write_text('"zone": "a"')
     run("deploy", "nfd-rocm", CUSTOM_NODE_SELECTOR_1="own")
     first = next(value for path, value in stored.objects.items() if "gkm-test-ds-1" in path)
@@ -142,13 +142,13 @@ def test_deploy_heeds_custom_files(stored, tmp_path):
 
 
 @pytest.mark.parametrize("verb", ["deploy", "undeploy"])
-def test_a_set_that_is_none_is_wrong_usage_that_lists_the_sets(verb):
+def test_unknown_set_is_rejected_with_list_of_sets(verb):
     done = run(verb, "all")
     assert done.exit_code == 2
     assert "'all' is not one of 'kind', 'nfd-cuda', 'nfd-rocm'" in done.output
 
 
-def test_the_pre_canned_sets_are_those_of_gkm():
+def test_example_sets_match_those_of_gkm():
     files = {name: [example.file_name.removesuffix(".yaml") for example in each] for name, each in SETS.items()}
     assert files == {
         "kind": ["rwo-ns-rocm-v2-kind", "rwo-cl-rocm-v3-kind", "rox-ns-rocm-v3-kind", "rox-cl-rocm-v2-kind"],
@@ -157,7 +157,7 @@ def test_the_pre_canned_sets_are_those_of_gkm():
     }
 
 
-def test_without_a_cluster_deploy_says_what_to_set(tmp_path):
+def test_deploy_without_cluster_reports_missing_configuration(tmp_path):
     done = run("deploy", "kind", HOME=str(tmp_path), KUBECONFIG="", KUBERNETES_SERVICE_HOST="")
     assert (done.exit_code, done.output.partition(",")[0]) == (
         1,

@@ -46,17 +46,17 @@ def patch(*operations):
 
 
 @INDENTS
-def test_an_affinity_is_read_at_any_indentation(file, indent):
+def test_affinity_is_read_at_any_indentation(file, indent):
     assert read_custom(affinity=file(indented(AFFINITY_YAML, indent))).affinity == AFFINITY
 
 
 @INDENTS
-def test_a_toleration_is_read_at_any_indentation(file, indent):
+def test_toleration_is_read_at_any_indentation(file, indent):
     assert read_custom(toleration=file(indented(TOLERATION_YAML, indent))).tolerations == [TOLERATION]
 
 
 @INDENTS
-def test_a_json_patch_is_read_at_any_indentation(file, indent):
+def test_json_patch_is_read_at_any_indentation(file, indent):
     text = "# ours\n- op: add\n  path: /spec/affinity\n  value:\n" + indented(AFFINITY_YAML, "    ")
     assert read_custom(affinity=file(indented(text, indent))).affinity == AFFINITY
 
@@ -73,7 +73,7 @@ def test_a_json_patch_is_read_at_any_indentation(file, indent):
         "---\n" + AFFINITY_YAML.replace("\n", "\r\n"),
     ],
 )
-def test_an_affinity_is_read_however_it_is_written(file, content):
+def test_affinity_is_read_in_every_supported_form(file, content):
     assert read_custom(affinity=file(content)).affinity == AFFINITY
 
 
@@ -89,7 +89,7 @@ def test_an_affinity_is_read_however_it_is_written(file, content):
         patch(("/spec/tolerations", []), ("/spec/tolerations/-", TOLERATION)),
     ],
 )
-def test_a_toleration_is_read_however_it_is_written(file, content):
+def test_toleration_is_read_in_every_supported_form(file, content):
     assert read_custom(toleration=file(content)).tolerations == [TOLERATION]
 
 
@@ -103,13 +103,13 @@ def test_a_toleration_is_read_however_it_is_written(file, content):
         patch(("/spec/nodeSelector", {}), ("/spec/template/spec/nodeSelector/a.b~1c", "true")),
     ],
 )
-def test_a_node_selector_is_read_for_its_own_workload(file, content):
+def test_node_selector_applies_only_to_its_own_workload(file, content):
     assert read_custom(node_selectors=(None, file(content), None)) == Custom(
         node_selectors=(None, {"a.b/c": "true"}, None)
     )
 
 
-def test_without_files_nothing_is_custom_and_tolerations_keep_their_order(file):
+def test_missing_files_produce_no_customization_and_tolerations_keep_order(file):
     assert read_custom() == Custom()
     other = {"operator": "Exists"}
     both = patch(("/spec/tolerations/-", TOLERATION), ("/spec/tolerations/-", other))
@@ -141,9 +141,7 @@ def test_without_files_nothing_is_custom_and_tolerations_keep_their_order(file):
         ("CUSTOM_NODE_SELECTOR_3", "{" * 5000, "", "a mapping of node labels"),
     ],
 )
-def test_wrong_content_is_one_sentence_with_file_variable_and_what_is_expected(
-    file, variable, content, reason, expected
-):
+def test_invalid_content_is_reported_with_file_variable_and_expected_format(file, variable, content, reason, expected):
     path = file(content)
     files = dict.fromkeys(["CUSTOM_AFFINITY", "CUSTOM_TOLERATION", "CUSTOM_NODE_SELECTOR_3"]) | {variable: path}
     affinity, toleration, third = files.values()
@@ -156,7 +154,7 @@ def test_wrong_content_is_one_sentence_with_file_variable_and_what_is_expected(
     assert "\n" not in words
 
 
-def test_a_file_that_is_missing_or_of_bytes_is_one_sentence(tmp_path):
+def test_missing_or_binary_file_is_reported_in_one_sentence(tmp_path):
     with pytest.raises(ExampleError, match=r"cannot read \S*absent \(CUSTOM_AFFINITY\): .*No such file"):
         read_custom(affinity=tmp_path / "absent")
     (tmp_path / "own").write_bytes(b"\xff\xfe\x00")

@@ -29,7 +29,7 @@ def outcomes(changes):
     return {str(change.outcome) for change in changes}
 
 
-async def test_objects_are_applied_in_their_order_to_the_places_of_their_kinds(api):
+async def test_objects_are_applied_in_order_to_paths_of_their_kinds(api):
     changes = await deploy(api, OBJECTS[:6], seconds=5)
     suffix = "rwo-ns-rocm-v2"
     assert written(api) == [
@@ -45,7 +45,7 @@ async def test_objects_are_applied_in_their_order_to_the_places_of_their_kinds(a
     assert outcomes(changes) == {"created"}
 
 
-async def test_a_cache_of_the_cluster_has_no_namespace_and_deploying_again_changes_nothing(api):
+async def test_cluster_cache_has_no_namespace_and_second_deployment_changes_nothing(api):
     await deploy(api, OBJECTS, seconds=5)
     assert "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3" in api.objects
     # As the scheduler and the kubelet do.
@@ -59,7 +59,7 @@ async def test_a_cache_of_the_cluster_has_no_namespace_and_deploying_again_chang
     assert [change.object for change in again if change.changed] == [f"Pod {NAMESPACE}/gkm-test-pod-1-rox-ns-rocm-v3"]
 
 
-async def test_a_dry_run_creates_nothing_and_lets_the_server_judge_what_is_there(api):
+async def test_dry_run_writes_nothing_and_compares_existing_objects_on_server(api):
     assert outcomes(await deploy(api, OBJECTS, seconds=5, dry_run=True)) == {"created"}
     assert (api.objects, api.writes) == ({}, [])
     await deploy(api, OBJECTS, seconds=5)
@@ -71,7 +71,7 @@ async def test_a_dry_run_creates_nothing_and_lets_the_server_judge_what_is_there
 @pytest.mark.parametrize(
     ("kinds", "missing"), [([], "ClusterGKMCache and GKMCache"), ([{"kind": "GKMCache"}], "serve ClusterGKMCache of")]
 )
-async def test_without_gkms_definitions_nothing_is_created(api, kinds, missing):
+async def test_deployment_without_gkm_definitions_creates_nothing(api, kinds, missing):
     api.documents["/apis/gkm.io/v1alpha1"] = {"resources": kinds}
     with pytest.raises(
         ExampleError, match=r"does not serve .*gkm\.io/v1alpha1.*; install the custom resource"
@@ -81,25 +81,25 @@ async def test_without_gkms_definitions_nothing_is_created(api, kinds, missing):
     assert api.writes == []
 
 
-async def test_a_pod_waits_for_the_service_account_of_its_new_namespace(api):
+async def test_pod_creation_is_retried_until_service_account_exists(api):
     api.fail(TOO_EARLY, "PATCH", POD, times=2)
     await deploy(api, OBJECTS, seconds=5)
     assert POD in api.objects
 
 
-async def test_a_service_account_that_never_comes_ends_with_the_deadline(api):
+async def test_missing_service_account_is_reported_at_deadline(api):
     api.fail(TOO_EARLY, "PATCH", POD, times=None)
     with pytest.raises(ExampleError, match=rf"^cannot create Pod {NAMESPACE}/gkm-test-pod-1\S*: timed out after 0.2 s"):
         await deploy(api, OBJECTS, seconds=0.2)
 
 
-async def test_another_refusal_is_passed_on_at_once(api):
+async def test_other_refusals_are_raised_immediately(api):
     api.fail(ApiError("admission webhook denied the request", status=403), "PATCH", "gkm-test-obj-rwo-ns-rocm-v2")
     with pytest.raises(ApiError, match="denied the request"):
         await deploy(api, OBJECTS, seconds=5)
 
 
-async def test_removal_takes_workloads_then_caches_then_namespaces(api):
+async def test_removal_deletes_workloads_then_caches_then_namespaces(api):
     await deploy(api, OBJECTS, seconds=5)
     api.requests.clear()
     api.lingering = {"pods": 3, "daemonsets": 2, "namespaces": 3}
@@ -112,14 +112,14 @@ async def test_removal_takes_workloads_then_caches_then_namespaces(api):
     assert waves.count(1) == 12
 
 
-async def test_removal_of_nothing_changes_nothing(api):
+async def test_removal_without_objects_changes_nothing(api):
     api.documents.clear()
     changes = await undeploy(api, OBJECTS, seconds=5)
     assert outcomes(changes) == {"absent"}
     assert api.writes == []
 
 
-async def test_a_dry_removal_says_what_would_go(api):
+async def test_dry_run_of_removal_reports_objects_without_deletion(api):
     await deploy(api, OBJECTS[:3], seconds=5)
     api.requests.clear()
     changes = await undeploy(api, OBJECTS, seconds=5, dry_run=True)
@@ -127,7 +127,7 @@ async def test_a_dry_removal_says_what_would_go(api):
     assert api.writes == []
 
 
-async def test_what_stays_past_the_deadline_is_named_with_what_it_waits_for(api):
+async def test_objects_that_remain_after_deadline_are_named_with_finalizer(api):
     await deploy(api, OBJECTS, seconds=5)
     cache = "/apis/gkm.io/v1alpha1/clustergkmcaches/gkm-test-obj-rwo-cl-rocm-v3"
     api.objects[cache]["metadata"]["finalizers"] = ["gkm.io.clustergkmcachenode/finalizer"]

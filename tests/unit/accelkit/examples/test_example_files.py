@@ -12,14 +12,14 @@ from accelkit.examples.objects import build_objects
 EXAMPLE = SETS["kind"][0]
 
 
-def test_the_file_of_each_example_has_a_name_of_its_own():
+def test_each_example_has_its_own_file_name():
     names = [example.file_name for example in ALL_EXAMPLES]
     assert len(names) == len({*names}) == 48
     assert {"rwo-ns-rocm-v3-kind.yaml", "rox-cl-cuda-v2-nfd.yaml", "rox-ns-rocm-v3.yaml"} < {*names}
 
 
 @pytest.mark.parametrize("example", ALL_EXAMPLES, ids=lambda example: example.file_name)
-def test_a_file_holds_the_objects_in_either_version_of_yaml(example):
+def test_example_file_contains_same_objects_in_yaml_1_1_and_1_2(example):
     objects = build_objects(example)
     text = render(objects)
     assert parse_yaml_documents(text) == objects
@@ -30,13 +30,13 @@ def test_a_file_holds_the_objects_in_either_version_of_yaml(example):
 @given(
     st.dictionaries(st.text("yesnoof~:0x1_ .#'\"\n-é", max_size=6), st.text("yesnoftrul~:0x1_ .#'\"\n-é", max_size=6))
 )
-def test_any_text_is_text_in_either_version_of_yaml(labels):
+def test_text_values_remain_strings_in_yaml_1_1_and_1_2(labels):
     text = render([labels])
     assert parse_yaml_documents(text) == [labels]
     assert [*yaml.safe_load_all(text)] == [labels]
 
 
-def test_writing_makes_the_folder_and_replaces_the_file(tmp_path):
+def test_writing_creates_folder_and_replaces_file(tmp_path):
     folder = tmp_path / "a" / "b"
     assert write_example("one\n", EXAMPLE, folder) == folder / "rwo-ns-rocm-v2-kind.yaml"
     assert write_example("two\n", EXAMPLE, folder).read_text() == "two\n"
@@ -46,7 +46,7 @@ def test_writing_makes_the_folder_and_replaces_the_file(tmp_path):
     assert clean(tmp_path / "absent") == []
 
 
-def test_clean_deletes_files_of_examples_and_nothing_else(tmp_path):
+def test_clean_deletes_only_files_of_examples(tmp_path):
     written = sorted(write_example("", example, tmp_path) for example in ALL_EXAMPLES)
     others = ["rwo-ns-rocm-v2-kind.yaml.bak", "rwo-ns-rocm-v4.yaml", "mine.yaml", "rwo-namespace-rocm-v2.yaml"]
     for name in others:

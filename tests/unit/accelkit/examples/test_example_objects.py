@@ -34,7 +34,7 @@ def split(example, custom=None):
 
 
 @EVERY
-def test_namespaces_come_first_then_the_cache_then_three_workloads_that_select_their_pods(example):
+def test_example_contains_namespaces_then_cache_then_three_workloads(example):
     namespaces, cache, workloads, _ = split(example)
     of_cluster = example.scope is Scope.CLUSTER
     assert [type(each) for each in namespaces] == [Namespace] * (2 if of_cluster else 1)
@@ -46,7 +46,7 @@ def test_namespaces_come_first_then_the_cache_then_three_workloads_that_select_t
 
 
 @EVERY
-def test_every_name_ends_with_the_options(example):
+def test_object_names_end_with_example_options(example):
     suffix = f"-{example.access}-{example.scope}-{example.gpu}-{example.cosign}"
     namespaces, cache, workloads, _ = split(example)
     stem = "gkm-test-pod" if example.access is Access.ROX else "gkm-test-ds"
@@ -60,7 +60,7 @@ def test_every_name_ends_with_the_options(example):
 
 
 @EVERY
-def test_workloads_mount_the_claim_of_the_cache_where_the_cache_is_by_its_modes(example):
+def test_workloads_mount_claim_of_cache_in_their_namespaces(example):
     namespaces, cache, workloads, specs = split(example)
     for spec in specs:
         assert [each.persistent_volume_claim.claim_name for each in spec.volumes] == [cache.metadata.name]
@@ -85,14 +85,14 @@ def test_workloads_mount_the_claim_of_the_cache_where_the_cache_is_by_its_modes(
         ("rocm", "v3", "vector-add-cache-rocm"),
     ],
 )
-def test_image_and_label_follow_gpu_and_signature(gpu, cosign, tag):
+def test_image_and_label_depend_on_gpu_and_signature_format(gpu, cosign, tag):
     cache = split(Example(Access.RWO, Scope.NAMESPACE, Gpu(gpu), CosignVersion(cosign)))[1]
     assert cache.spec.image == f"quay.io/gkm/cache-examples:{tag}"
     assert cache.metadata.labels == {"gkm.io/signature-format": f"cosign-{cosign}"}
 
 
 @EVERY
-def test_environments_place_workloads(example):
+def test_environment_determines_init_containers_and_node_selectors(example):
     wanted = ["fix-permissions"] if example.environment is Environment.KIND else []
     for spec in split(example)[3]:
         assert [each.name for each in spec.init_containers] == wanted
@@ -106,7 +106,7 @@ def test_environments_place_workloads(example):
 
 
 @EVERY
-def test_affinity_and_tolerations_are_those_of_the_environment_in_cache_and_workloads(example):
+def test_affinity_and_tolerations_of_environment_apply_to_cache_and_workloads(example):
     _, cache, _, specs = split(example)
     template = cache.spec.pod_template
     placed = [template.spec, *specs] if template else specs
@@ -129,7 +129,7 @@ def test_affinity_and_tolerations_are_those_of_the_environment_in_cache_and_work
         ("rocm", ["0300_1002", "0302_1002", "0380_1002", "1200_1002", "1002"]),
     ],
 )
-def test_nodes_are_found_by_any_label_of_a_card_of_the_vendor(gpu, devices):
+def test_node_affinity_matches_any_pci_label_of_vendor(gpu, devices):
     example = Example(Access.ROX, Scope.NAMESPACE, Gpu(gpu), CosignVersion.V3, Environment.NFD)
     terms = split(example)[3][0].affinity.node_affinity.required_during_scheduling_ignored_during_execution
     keys = [[each.key for each in term.match_expressions] for term in terms.node_selector_terms]
@@ -138,7 +138,7 @@ def test_nodes_are_found_by_any_label_of_a_card_of_the_vendor(gpu, devices):
 
 @pytest.mark.parametrize("environment", Environment)
 @pytest.mark.parametrize("access", Access)
-def test_what_is_the_readers_own_wins_over_the_environments(environment, access):
+def test_custom_placement_overrides_placement_of_environment(environment, access):
     own = Custom(
         affinity={"podAffinity": {}},
         tolerations=[{"key": "own", "operator": "Exists"}],
@@ -160,7 +160,7 @@ def test_what_is_the_readers_own_wins_over_the_environments(environment, access)
     [KIND, Example(Access.ROX, Scope.CLUSTER, Gpu.CUDA, CosignVersion.V3, Environment.NFD)],
     ids=lambda example: example.file_name,
 )
-def test_the_file_of_an_example_is_the_golden_one(example):
+def test_example_file_matches_golden_file(example):
     text = render(build_objects(example))
     path = GOLDEN / example.file_name
     if os.environ.get("ACCELKIT_WRITE_GOLDEN"):

@@ -20,7 +20,7 @@ VARIABLES = ("DEBUG", "CUSTOM_AFFINITY", "CUSTOM_TOLERATION", *(f"CUSTOM_NODE_SE
 
 
 @pytest.mark.parametrize("example", OF_KIND, ids=lambda example: example.file_name)
-def test_a_manifest_is_what_the_command_generates(example):
+def test_shipped_manifest_matches_generated_manifest(example):
     text = render(build_objects(example))
     path = MANIFESTS / example.file_name
     if os.environ.get("ACCELKIT_WRITE_GOLDEN"):
@@ -29,7 +29,7 @@ def test_a_manifest_is_what_the_command_generates(example):
     assert path.read_text() == text
 
 
-def test_there_is_a_manifest_for_each_example_on_kind_and_no_other():
+def test_exactly_kind_examples_have_shipped_manifests():
     assert len(OF_KIND) == 16
     assert sorted(path.name for path in MANIFESTS.iterdir()) == sorted(each.file_name for each in OF_KIND)
 
@@ -44,7 +44,7 @@ def read_snippet(path):
     return read_custom(node_selectors=(path, None, None)).node_selectors[0]
 
 
-def test_snippets_are_what_their_names_say():
+def test_snippets_match_their_file_names():
     read = {path.stem: read_snippet(path) for path in (EXAMPLES / "patch").iterdir()}
     assert {*read} == {
         *("affinity-nfd-cuda", "affinity-nfd-rocm", "node-selector-kind-false", "node-selector-kind-true"),
@@ -55,7 +55,7 @@ def test_snippets_are_what_their_names_say():
 
 
 @pytest.mark.parametrize("name", ["toleration-kind", "toleration-nfd-cuda", "toleration-nfd-rocm"])
-def test_the_snippets_of_tolerations_are_those_of_the_environments(name):
+def test_toleration_snippets_match_tolerations_of_environments(name):
     gpu = "rocm" if name.endswith("rocm") else "cuda"
     environment = Environment.KIND if name.endswith("kind") else Environment.NFD
     example = next(each for each in ALL_EXAMPLES if each.gpu == gpu and each.environment is environment)
@@ -64,7 +64,7 @@ def test_the_snippets_of_tolerations_are_those_of_the_environments(name):
 
 
 @pytest.mark.parametrize("gpu", ["cuda", "rocm"])
-def test_the_snippets_of_affinity_find_the_nodes_that_the_environment_nfd_finds(gpu):
+def test_affinity_snippets_match_affinity_of_nfd_environment(gpu):
     example = next(each for each in ALL_EXAMPLES if each.gpu == gpu and each.environment is Environment.NFD)
     _, cache, *_ = build_objects(example)
     assert cache["spec"]["podTemplate"]["spec"]["affinity"] == read_snippet(
@@ -90,7 +90,7 @@ def scripts(tmp_path):
 
 
 @pytest.mark.parametrize(("folder", "where"), [(".", "examples/"), ("examples", "./"), ("examples/patch", "../")])
-def test_the_scripts_write_and_clean_up_from_any_folder(scripts, tmp_path, folder, where):
+def test_scripts_write_and_clean_up_from_any_folder(scripts, tmp_path, folder, where):
     custom = {"CUSTOM_AFFINITY": "patch/affinity-nfd-rocm.txt", "DEBUG": "true"}
     done = scripts(f"{where}generate-files.sh", "rwo", "namespace", "rocm", "v3", folder=folder, **custom)
     assert (done.returncode, done.stderr) == (0, "")
@@ -103,13 +103,13 @@ def test_the_scripts_write_and_clean_up_from_any_folder(scripts, tmp_path, folde
 
 
 @pytest.mark.parametrize("name", ["generate-files.sh", "cleanup-files.sh"])
-def test_the_help_of_a_script_names_the_script(scripts, name):
+def test_script_help_names_script(scripts, name):
     done = scripts(f"./{name}", "--help", folder="examples")
     assert done.stdout.startswith(f"Usage: ./{name} [OPTIONS]")
     assert "accelkit examples" not in done.stdout
 
 
-def test_a_script_fails_with_the_status_of_the_program(scripts):
+def test_script_exits_with_status_of_program(scripts):
     done = scripts("examples/generate-files.sh", "rwo", "nowhere", "rocm", "v3")
     assert done.returncode == 2
     assert "'nowhere' is not one of" in done.stderr

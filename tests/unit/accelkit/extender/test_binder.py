@@ -22,7 +22,7 @@ OTHERS = encode_assignment(Assignment({"c": (Share("z", 99),)}))
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_one_write_annotates_and_binds(world, watched):
+async def test_bind_writes_assignment_and_binding_in_one_request(world, watched):
     world.create(watched=watched)
     assert await world.bind() == ""
     (post,) = world.api.posts
@@ -33,13 +33,13 @@ async def test_one_write_annotates_and_binds(world, watched):
     assert (world.used(), world.stage()) == ({"a": 4}, ShareStage.BOUND)
 
 
-async def test_an_assignment_that_a_user_wrote_is_overwritten(world):
+async def test_bind_overwrites_assignment_written_by_user(world):
     world.create(**{ASSIGNMENT_ANNOTATION: OTHERS})
     assert await world.bind() == ""
     assert world.api.pods["p"]["metadata"]["annotations"][ASSIGNMENT_ANNOTATION] != OTHERS
 
 
-async def test_a_pod_without_cards_is_bound_without_an_assignment(world):
+async def test_pod_without_cards_is_bound_without_assignment(world):
     world.create(memory=0)
     assert await world.bind() == ""
     assert world.api.pods["p"]["metadata"]["annotations"] == {}
@@ -47,7 +47,7 @@ async def test_a_pod_without_cards_is_bound_without_an_assignment(world):
 
 
 @pytest.mark.parametrize("field", ["PodName", "PodNamespace", "PodUID", "Node"])
-async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
+async def test_bind_names_missing_field_and_sends_nothing(world, field):
     world.create()
     args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: ""})
     with pytest.raises(BindingError, match=f"^{field} is missing$"):
@@ -57,45 +57,45 @@ async def test_a_missing_field_is_named_and_nothing_is_done(world, field):
 
 @pytest.mark.parametrize("field", ["PodName", "PodNamespace", "Node"])
 @pytest.mark.parametrize("value", ["../x", "a/b", "a?b", "A", "-a", "a" * 254, "a\n"])
-async def test_a_name_that_leads_elsewhere_is_refused(world, field, value):
+async def test_bind_refuses_invalid_object_name(world, field, value):
     args = msgspec.structs.replace(BindingArgs("p", "d", "uid-p", "n"), **{field: value})
     with pytest.raises(BindingError, match="not a valid name for a Kubernetes object"):
         await world.binder.bind(args)
     assert (world.api.posts, world.api.gets) == ([], 0)
 
 
-async def test_a_pod_that_does_not_fit_any_more_is_refused_without_a_write(world):
+async def test_bind_refuses_pod_that_no_longer_fits(world):
     world.create(memory=17)
     assert await world.bind() == "insufficient accelkit.io/memory in one card"
     assert (world.api.posts, world.used()) == ([], {})
 
 
-async def test_a_refusal_is_in_the_dialect_of_the_pod(world):
+async def test_refusal_uses_the_dialect_of_the_pod(world):
     world.create(memory=17, resource="enflame.com/gcu-memory")
     assert await world.bind() == "insufficient GCU Memory in one gcu device"
 
 
-async def test_an_unknown_node_is_refused(world):
+async def test_bind_refuses_unknown_node(world):
     world.create()
     assert await world.bind(node="nowhere") == "node is unknown to accelkit"
     assert world.api.posts == []
 
 
-async def test_a_request_that_cannot_be_granted_is_refused_with_its_sentence(world):
+async def test_bind_refuses_ungrantable_request_with_reason(world):
     world.create(**{"accelkit.io/request": '{"c": {"split": 3}}'})
     assert "cannot be split evenly over 3 cards" in await world.bind()
     world.create("q", watched=False, **{"accelkit.io/request": '{"c": {"split": 3}}'})
     assert "cannot be split evenly over 3 cards" in await world.bind("q")
 
 
-async def test_an_api_server_that_is_away_is_no_success(world):
+async def test_unreachable_api_server_fails_the_bind(world):
     world.create(watched=False)
     world.api.fail(LOST, "GET")
     assert await world.bind() == "no answer"
     assert world.used() == {}
 
 
-async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world):
+async def test_pod_already_bound_to_node_succeeds_with_its_own_assignment(world):
     world.create()
     world.bound_elsewhere("n")
     assert await world.bind() == ""
@@ -103,7 +103,7 @@ async def test_a_pod_bound_here_already_is_success_with_its_own_assignment(world
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_a_pod_bound_elsewhere_is_a_refusal_and_charged_there(world, watched):
+async def test_pod_bound_to_another_node_is_refused_and_charged_to_that_node(world, watched):
     world.create(watched=watched)
     world.bound_elsewhere("m")
     assert await world.bind() == "pod d/p is already bound to node m"
@@ -111,21 +111,21 @@ async def test_a_pod_bound_elsewhere_is_a_refusal_and_charged_there(world, watch
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_a_pod_that_is_another_one_now_is_refused_and_holds_nothing(world, watched):
+async def test_replaced_pod_is_refused_and_holds_nothing(world, watched):
     world.create(watched=watched)
     world.api.pods["p"]["metadata"]["uid"] = "uid-new"
     assert "has been replaced (UID uid-new, not uid-p)" in await world.bind()
     assert world.used() == {}
 
 
-async def test_a_pod_that_is_gone_is_refused_and_holds_nothing(world):
+async def test_deleted_pod_is_refused_and_holds_nothing(world):
     world.create()
     world.api.remove("p")
     assert "no longer exists" in await world.bind()
     assert world.used() == {}
 
 
-async def test_a_binding_that_is_forbidden_releases_the_reservation(world):
+async def test_forbidden_binding_releases_the_reservation(world):
     world.create()
     world.api.fail(ApiError("pods/binding is forbidden", status=403), "POST")
     assert await world.bind() == "cannot bind pod d/p to node n: pods/binding is forbidden"
@@ -134,7 +134,7 @@ async def test_a_binding_that_is_forbidden_releases_the_reservation(world):
     assert await world.bind() == ""
 
 
-async def test_a_reservation_that_is_released_is_told_at_once(world, monkeypatch):
+async def test_released_reservation_is_reported_immediately(world, monkeypatch):
     world.create()
     free = []
     monkeypatch.setattr(world.binder, "_on_released", lambda uid: free.append((uid, world.used())))
@@ -143,7 +143,7 @@ async def test_a_reservation_that_is_released_is_told_at_once(world, monkeypatch
     assert free == [("uid-p", {})]
 
 
-async def test_identical_binds_at_once_make_one_write(world):
+async def test_concurrent_identical_binds_send_one_binding(world):
     world.create()
     world.api.gate.clear()
     binds = [asyncio.create_task(world.bind()) for _ in range(5)]
@@ -154,7 +154,7 @@ async def test_identical_binds_at_once_make_one_write(world):
     assert len(world.api.posts) == 1
 
 
-async def test_a_caller_that_hangs_up_does_not_stop_the_binding(world):
+async def test_disconnected_caller_does_not_cancel_the_binding(world):
     world.create()
     world.api.gate.clear()
     first, second = asyncio.create_task(world.bind()), asyncio.create_task(world.bind())
@@ -165,7 +165,7 @@ async def test_a_caller_that_hangs_up_does_not_stop_the_binding(world):
     assert world.stage() is ShareStage.BOUND
 
 
-async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
+async def test_shutdown_waits_for_running_binds_and_refuses_new_ones(world):
     world.create()
     world.api.gate.clear()
     hung_up = asyncio.create_task(world.bind())
@@ -182,7 +182,7 @@ async def test_the_end_waits_for_binds_under_way_and_begins_no_more(world):
     assert len(world.api.posts) == 1
 
 
-async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
+async def test_pod_deleted_during_bind_holds_nothing(world):
     world.create()
     world.api.gate.clear()
     bind = asyncio.create_task(world.bind())
@@ -194,7 +194,7 @@ async def test_a_pod_deleted_while_it_is_bound_holds_nothing_in_the_end(world):
     assert (world.used(), world.stage()) == ({}, None)
 
 
-async def test_pods_bound_at_once_never_share_more_than_a_card_has(world):
+async def test_concurrent_binds_never_exceed_card_capacity(world):
     names = [f"p{number}" for number in range(12)]
     for name in names:
         world.create(name, memory=6)
@@ -203,7 +203,7 @@ async def test_pods_bound_at_once_never_share_more_than_a_card_has(world):
     assert world.used() == {"a": 12, "b": 12}
 
 
-async def test_all_that_a_user_wrote_in_the_words_of_a_dialect_is_overwritten(world):
+async def test_bind_overwrites_dialect_annotations_written_by_user(world):
     world = type(world)(("native", "aliyun"))
     world.ledger.put_node("n", build_inventory("a", index=0))
     mine = {"ALIYUN_COM_GPU_MEM_IDX": "7", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "1"}
@@ -217,14 +217,14 @@ async def test_all_that_a_user_wrote_in_the_words_of_a_dialect_is_overwritten(wo
     assert ASSIGNMENT_ANNOTATION in annotations
 
 
-async def test_a_uid_may_be_anything(world):
+async def test_bind_accepts_any_uid(world):
     world.create()
     world.api.pods["p"]["metadata"]["uid"] = "Any UID"
     world.show("p")
     assert await world.bind(uid="Any UID") == ""
 
 
-async def test_what_cannot_be_said_in_the_words_of_a_dialect_is_said_in_ours(world, caplog):
+async def test_bind_writes_native_assignment_if_dialect_cannot_express_the_cards(world, caplog):
     world = type(world)(("native", "aliyun"))
     # Without a number that the dialect could name.
     world.ledger.put_node("n", build_inventory("a"))
@@ -235,14 +235,14 @@ async def test_what_cannot_be_said_in_the_words_of_a_dialect_is_said_in_ours(wor
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_refusal_that_leaves_the_pod_unbound_releases_what_was_reserved(world, status):
+async def test_refusal_of_unbound_pod_releases_the_reservation(world, status):
     world.create()
     world.api.fail(ApiError("node is gone", status=status), "POST")
     assert await world.bind() == "cannot bind pod d/p to node n: node is gone"
     assert (world.api.gets, world.used()) == (1, {})
 
 
-async def test_binds_wait_until_they_are_opened(world):
+async def test_binds_wait_until_binder_is_opened(world):
     world.create()
     world.create("q")
     world.binder.open(time.monotonic() + 60)
@@ -256,7 +256,7 @@ async def test_binds_wait_until_they_are_opened(world):
     assert world.binder.opened
 
 
-async def test_limits_of_containers_are_written_with_the_binding_where_it_is_asked_for(world):
+async def test_container_limits_are_written_with_the_binding_if_enabled(world):
     world.ledger.put_node("n", Inventory(1, (Card("a", "nvidia", "m", 16),)))
     world.create(**{"nvidia.com/container.c.gpu-memory.limit": "80Gi"})
     world.create("q")

@@ -21,7 +21,7 @@ async def turns() -> None:
 
 
 @pytest.mark.parametrize("bound", [True, False])
-async def test_a_late_unbound_does_not_free_what_a_retry_has_bound_or_is_binding(world, clock, monkeypatch, bound):
+async def test_late_unbound_answer_does_not_release_retried_binding(world, clock, monkeypatch, bound):
     monkeypatch.setattr(binding_outcomes, "_SETTLE_INTERVAL_SECONDS", 0)
     world.create(memory=16)
     world.api.fail(LOST, "POST")
@@ -44,7 +44,7 @@ async def test_a_late_unbound_does_not_free_what_a_retry_has_bound_or_is_binding
     assert world.stage() is ShareStage.BOUND
 
 
-async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, settle):
+async def test_pod_deleted_before_binding_response_is_released(world, settle):
     world.create()
     world.api.fail(LOST, "POST", answered=True)
     world.api.answers.clear()
@@ -62,14 +62,14 @@ async def test_a_pod_deleted_while_its_answer_was_under_way_is_freed(world, sett
     ("state", "sentence"),
     [({"leader": "other"}, "other leads"), ({"pods_current": False}, "the pods are being read again")],
 )
-async def test_a_binding_that_may_not_be_sent_any_more_is_refused_and_holds_nothing(world, state, sentence):
+async def test_bind_that_may_no_longer_be_sent_is_refused_and_holds_nothing(world, state, sentence):
     world.create()
     vars(world).update(state)
     assert await world.bind() == sentence
     assert (world.api.posts, world.used()) == ([], {})
 
 
-async def test_a_refused_bind_that_nobody_waits_for_any_more_is_no_error_of_the_loop(world):
+async def test_refused_bind_with_cancelled_caller_raises_no_event_loop_error(world):
     errors = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
     world.create()

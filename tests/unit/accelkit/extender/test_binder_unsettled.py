@@ -13,7 +13,7 @@ from accelkit.model.pod import Pod
 LOST = ApiError("no answer")
 
 
-async def test_a_lost_answer_keeps_the_reservation_until_it_is_known(world, clock, settle):
+async def test_lost_response_keeps_reservation_until_outcome_is_known(world, clock, settle):
     world.create()
     world.api.fail(LOST, "POST")
     assert "no answer" in await world.bind()
@@ -26,7 +26,7 @@ async def test_a_lost_answer_keeps_the_reservation_until_it_is_known(world, cloc
 
 
 @pytest.mark.parametrize("gone", [False, True])
-async def test_a_lost_answer_is_settled_when_the_pod_turns_out_bound_or_gone(world, clock, settle, gone):
+async def test_lost_response_is_settled_when_pod_is_bound_or_deleted(world, clock, settle, gone):
     world.create()
     world.api.fail(LOST, "POST", answered=True)
     world.api.fail(LOST, "GET")
@@ -38,7 +38,7 @@ async def test_a_lost_answer_is_settled_when_the_pod_turns_out_bound_or_gone(wor
     assert world.stage() is (None if gone else ShareStage.BOUND)
 
 
-async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock, settle):
+async def test_unreachable_api_server_keeps_the_reservation(world, clock, settle):
     world.create()
     world.api.fail(LOST, "POST")
     world.api.fail(LOST, "GET", times=1000)
@@ -48,7 +48,7 @@ async def test_an_api_server_that_stays_away_leaves_the_reservation(world, clock
     assert world.stage() is ShareStage.RESERVED
 
 
-async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clock, settle):
+async def test_conflict_with_failed_lookup_is_settled_later(world, clock, settle):
     world.create()
     world.bound_elsewhere("m")
     world.api.fail(LOST, "GET")
@@ -58,7 +58,7 @@ async def test_a_conflict_that_cannot_be_looked_into_is_settled_later(world, clo
     assert (world.used("n"), world.used("m")) == ({}, {"b": 4})
 
 
-async def test_a_second_lost_answer_starts_the_wait_again(world, clock, settle):
+async def test_second_lost_response_restarts_the_settle_delay(world, clock, settle):
     world.create()
     world.api.fail(LOST, "POST", times=2)
     await world.bind()
@@ -70,7 +70,7 @@ async def test_a_second_lost_answer_starts_the_wait_again(world, clock, settle):
     assert world.stage() is ShareStage.RESERVED
 
 
-async def test_a_retry_after_a_lost_answer_takes_the_same_cards(world):
+async def test_retry_after_lost_response_uses_the_same_cards(world):
     world.create()
     world.api.fail(LOST, "POST")
     await world.bind()
@@ -79,7 +79,7 @@ async def test_a_retry_after_a_lost_answer_takes_the_same_cards(world):
     assert world.used() == {"a": 4}
 
 
-async def test_a_retry_of_what_succeeded_changes_nothing(world):
+async def test_retry_of_successful_bind_changes_nothing(world):
     world.create()
     assert await world.bind() == await world.bind() == ""
     world.show("p", "MODIFIED")
@@ -87,7 +87,7 @@ async def test_a_retry_of_what_succeeded_changes_nothing(world):
     assert (world.used(), world.stage()) == ({"a": 4}, ShareStage.CONFIRMED)
 
 
-async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_afterwards(world, clock):
+async def test_bind_to_another_node_is_refused_until_first_outcome_is_known(world, clock):
     world.create()
     world.api.fail(LOST, "POST")
     await world.bind()
@@ -99,7 +99,7 @@ async def test_another_node_is_refused_while_the_first_is_undecided_and_taken_af
 
 
 @pytest.mark.parametrize("gone", [False, True])
-async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, settle, gone):
+async def test_reservation_missing_from_pod_list_is_rechecked(world, settle, gone):
     world.create()
     assert await world.bind() == ""
     if gone:
@@ -110,7 +110,7 @@ async def test_a_reservation_that_a_list_does_not_show_is_looked_into(world, set
     assert world.stage() is (None if gone else ShareStage.BOUND)
 
 
-async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(world):
+async def test_list_older_than_binding_does_not_release_bound_pod(world):
     world.create()
     listed = [msgspec.convert(world.api.pods["p"], Pod)]
     world.api.fail(LOST, "POST", answered=True)
@@ -119,7 +119,7 @@ async def test_a_list_older_than_the_binding_does_not_free_what_a_get_has_shown(
     assert world.used() == {"a": 4}
 
 
-async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserved(world):
+async def test_refused_retry_keeps_reservation_of_earlier_binding(world):
     world.create()
     world.api.fail(LOST, "POST")
     await world.bind()
@@ -128,7 +128,7 @@ async def test_a_binding_that_may_not_be_sent_leaves_what_an_earlier_one_reserve
     assert (world.used(), world.stage()) == ({"a": 4}, ShareStage.RESERVED)
 
 
-async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome_unknown(world, clock, settle):
+async def test_binder_is_unsettled_during_binding_and_unknown_outcome(world, clock, settle):
     world.create()
     world.api.gate.clear()
     assert not world.binder.unsettled
@@ -147,7 +147,7 @@ async def test_a_binder_is_unsettled_while_a_binding_is_under_way_or_its_outcome
     assert not world.binder.unsettled
 
 
-async def test_a_lost_answer_that_the_watch_brings_is_asked_for_no_more(world, settle):
+async def test_lost_response_settled_by_watch_is_not_looked_up(world, settle):
     world.create()
     world.api.fail(LOST, "POST", answered=True)
     world.api.fail(LOST, "GET")

@@ -25,13 +25,13 @@ def versions(world):
     return [post["metadata"].get("resourceVersion") for post in world.api.posts]
 
 
-async def test_a_pod_that_is_not_seen_yet_is_bound_by_the_version_that_was_read(world):
+async def test_unwatched_pod_is_bound_with_the_version_from_get(world):
     world.create(watched=False)
     assert await world.bind() == ""
     assert versions(world) != [None]
 
 
-async def test_a_pod_that_changed_meanwhile_is_bound_by_its_present_version(world, settle):
+async def test_changed_pod_is_bound_with_its_current_version(world, settle):
     world.create()
     first = show(world)
     change(world)
@@ -43,7 +43,7 @@ async def test_a_pod_that_changed_meanwhile_is_bound_by_its_present_version(worl
     assert not world.binder.unsettled
 
 
-async def test_a_version_that_the_watch_shows_in_between_is_used(world):
+async def test_binding_uses_newer_version_from_watch(world):
     world.create()
     show(world)
     change(world)
@@ -53,7 +53,7 @@ async def test_a_version_that_the_watch_shows_in_between_is_used(world):
     assert versions(world)[1] == shown[0]
 
 
-async def test_a_pod_that_changes_all_the_time_is_left_to_the_next_try(world):
+async def test_bind_fails_after_three_version_conflicts(world):
     world.create()
     show(world)
     world.api.before.append(lambda request: change(world) if request.method == "POST" else None)
@@ -62,7 +62,7 @@ async def test_a_pod_that_changes_all_the_time_is_left_to_the_next_try(world):
     assert (world.used(), world.binder.unsettled) == ({}, False)
 
 
-async def test_who_leads_no_longer_sends_no_second_binding(world):
+async def test_former_leader_does_not_retry_the_binding(world):
     world.create()
     show(world)
     change(world)
@@ -78,7 +78,7 @@ async def test_who_leads_no_longer_sends_no_second_binding(world):
 
 
 @pytest.mark.parametrize("lost", [True, False])
-async def test_a_reservation_stays_while_an_earlier_binding_may_take_effect(world, lost):
+async def test_reservation_remains_while_an_earlier_binding_may_succeed(world, lost):
     """A refusal ends a reservation only if no other Binding of it is unanswered."""
     world.create()
     show(world)

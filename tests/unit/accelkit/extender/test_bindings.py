@@ -19,7 +19,7 @@ def api(api):
 
 
 @pytest.mark.parametrize("annotations", [{}, {"accelkit.io/assignment": "{}"}])
-async def test_a_binding_names_pod_uid_and_node_and_carries_the_annotations(api, annotations):
+async def test_binding_contains_pod_uid_node_and_annotations(api, annotations):
     await write_binding(api, POD, "n", annotations)
     (request,) = api.requests
     assert (request.method, request.path, request.query) == ("POST", f"{PATH}/binding", {"timeout": "5s"})
@@ -37,7 +37,7 @@ async def test_a_binding_names_pod_uid_and_node_and_carries_the_annotations(api,
     assert api.objects[PATH]["spec"]["nodeName"] == "n"
 
 
-async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api, monkeypatch):
+async def test_binding_timeout_has_unknown_outcome(api, monkeypatch):
     monkeypatch.setattr(module, "SEND_SECONDS", 0.01)
     api.before.append(lambda _: asyncio.sleep(60))
     with pytest.raises(ApiError, match="no response within 0 s") as lost:
@@ -45,14 +45,14 @@ async def test_a_binding_that_is_not_answered_in_time_has_an_unknown_outcome(api
     assert lost.value.unanswered
 
 
-async def test_the_pod_is_read_by_its_name_and_known_by_its_uid(api):
+async def test_read_pod_by_name_checks_its_uid(api):
     assert (await read_pod(api, POD)).metadata.uid == "uid-p"
     with pytest.raises(PodGoneError, match=r"pod d/p has been replaced \(UID uid-p, not uid-q\)"):
         await read_pod(api, PodRef("d", "p", "uid-q"))
 
 
 @pytest.mark.parametrize("text", [b"{", b'{"metadata": 1}', b'{"metadata": {"uid": "\xff"}}'])
-async def test_a_pod_that_cannot_be_read_has_an_unknown_outcome(api, text):
+async def test_unreadable_pod_has_unknown_outcome(api, text):
     api.documents[PATH] = text
     with pytest.raises(ApiError, match="cannot read pod d/p: ") as unreadable:
         await read_pod(api, POD)

@@ -68,7 +68,7 @@ def end_when_served(url, answers, over):
 @pytest.mark.parametrize(
     ("dialect", "name"), [("native", "accelkit-extender"), ("gcushare", "gcushare-scheduler-extender")]
 )
-def test_it_serves_until_sigterm_and_logs_where_it_was_told(kubeconfig, tmp_path, dialect, name):
+def test_extender_serves_until_sigterm_and_writes_its_log_file(kubeconfig, tmp_path, dialect, name):
     probes, answers, over = free_port(), [], threading.Event()
     ending = threading.Thread(target=end_when_served, args=(f"http://127.0.0.1:{probes}/readyz", answers, over))
     ending.start()
@@ -84,7 +84,7 @@ def test_it_serves_until_sigterm_and_logs_where_it_was_told(kubeconfig, tmp_path
 
 
 @pytest.mark.parametrize("option", ["--tls-cert", "--tls-key", "--client-ca", "--kubeconfig"])
-def test_a_folder_where_a_file_is_wanted_is_refused(tmp_path, option):
+def test_directory_in_place_of_a_file_is_refused(tmp_path, option):
     result = run("--plain-http", option, tmp_path)
     assert result.exit_code == 2
     assert f"'{option}': File '{tmp_path}' is a directory" in result.output
@@ -104,14 +104,14 @@ def test_a_folder_where_a_file_is_wanted_is_refused(tmp_path, option):
         (["--plain-http", "--listen", "127.0.0.1:1", "--kubeconfig", "/none"], "cannot read kubeconfig /none"),
     ],
 )
-def test_options_that_are_missing_or_contradict_each_other_are_a_sentence(monkeypatch, arguments, sentence):
+def test_missing_or_conflicting_options_are_errors(monkeypatch, arguments, sentence):
     for name in ("POD_NAME", "POD_IP", "KUBECONFIG", "ACCELKIT_LOG_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(AccelkitError, match=sentence):
         run(*arguments)
 
 
-def test_all_files_of_tls_are_needed_and_must_fit(tmp_path):
+def test_tls_requires_all_files_and_a_matching_key(tmp_path):
     pki = Pki(tmp_path)
     server = ["--tls-cert", pki.files.certificate, "--tls-key", pki.folder / "client.key"]
     with pytest.raises(ConfigurationError, match="cannot serve TLS without certificates"):
@@ -124,5 +124,5 @@ def test_all_files_of_tls_are_needed_and_must_fit(tmp_path):
     "arguments",
     [["--policy", "x"], ["--dialect", "x"], ["--probe-port", "0"], ["--probe-port", "65536"], ["--read-port", "0"]],
 )
-def test_a_choice_that_there_is_not_is_refused(arguments):
+def test_invalid_option_value_is_a_usage_error(arguments):
     assert run("--plain-http", *arguments).exit_code == 2

@@ -31,7 +31,7 @@ def world():
     return World()
 
 
-async def test_the_slice_that_is_missing_is_made_for_the_service_and_names_us_alone(world):
+async def test_missing_slice_is_created_for_the_service_with_this_replica_only(world):
     await world.write()
     assert world.slice == {
         "apiVersion": "discovery.k8s.io/v1",
@@ -59,14 +59,14 @@ async def test_the_slice_that_is_missing_is_made_for_the_service_and_names_us_al
 
 
 @pytest.mark.parametrize("minor", MINORS)
-async def test_every_version_knows_what_is_written(world, minor):
+async def test_written_objects_are_valid_in_every_kubernetes_version(world, minor):
     endpoint = LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a", read_port=32764)
     await EndpointWriter(world.api, endpoint).write()
     for path in (SLICE, "/api/v1/namespaces/d/endpoints/s"):
         assert violations(world.api.objects[path], minor) == []
 
 
-async def test_a_successor_takes_the_place_of_its_predecessor_and_keeps_what_else_is_there(world):
+async def test_new_leader_replaces_endpoint_and_keeps_other_metadata(world):
     await world.write()
     world.slice["metadata"] |= {"annotations": {"kept": "yes"}, "labels": {"others": "x"}, "uid": "uid-slice"}
     await world.write("10.0.0.2", "pod-b")
@@ -79,7 +79,7 @@ async def test_a_successor_takes_the_place_of_its_predecessor_and_keeps_what_els
 
 
 @pytest.mark.parametrize("key", ["endpoints", "ports"])
-async def test_what_others_changed_is_put_right(world, key):
+async def test_foreign_change_of_slice_is_reverted(world, key):
     await world.write()
     right, world.slice[key] = world.slice[key], []
     await world.write()
@@ -87,7 +87,7 @@ async def test_what_others_changed_is_put_right(world, key):
     assert [request.method for request in world.api.writes] == ["POST", "PUT"]
 
 
-async def test_a_write_past_somebody_elses_is_refused_and_overwrites_nothing(world):
+async def test_conflicting_write_is_refused_and_overwrites_nothing(world):
     await world.write()
     changed = [{"name": "other", "port": 1, "protocol": "TCP"}]
     world.api.before.append(lambda request: world.slice.update(ports=changed) if request.method == "PUT" else None)
@@ -97,7 +97,7 @@ async def test_a_write_past_somebody_elses_is_refused_and_overwrites_nothing(wor
     assert world.slice["ports"] == changed
 
 
-async def test_addresses_of_the_other_family_take_two_turns_since_the_type_cannot_be_changed(world):
+async def test_slice_is_deleted_and_recreated_for_another_address_family(world):
     await world.write()
     await world.write("fd00::1")
     assert SLICE not in world.api.objects
@@ -105,20 +105,20 @@ async def test_addresses_of_the_other_family_take_two_turns_since_the_type_canno
     assert (world.slice["addressType"], world.slice["endpoints"][0]["addresses"]) == ("IPv6", ["fd00::1"])
 
 
-async def test_a_slice_without_an_owner_keeps_none(world):
+async def test_update_adds_no_owner_reference_to_slice_without_owner(world):
     await world.write()
     del world.slice["metadata"]["ownerReferences"]
     await world.write("10.0.0.2")
     assert "ownerReferences" not in world.slice["metadata"]
 
 
-async def test_a_replica_that_is_no_pod_names_none(world):
+async def test_replica_without_pod_has_no_target_reference(world):
     await world.write(pod="")
     assert world.slice["endpoints"][0].keys() == {"addresses", "conditions"}
     assert LeaderEndpoint("d", "s", "10.0.0.1", 1).pod == ""
 
 
-async def test_without_the_service_there_is_nothing_to_lead_here(world):
+async def test_missing_service_is_an_error_and_creates_no_slice(world):
     world.api.objects.clear()
     with pytest.raises(ApiError) as refused:
         await world.write()
@@ -126,7 +126,7 @@ async def test_without_the_service_there_is_nothing_to_lead_here(world):
     assert world.api.objects == {}
 
 
-async def test_while_it_runs_it_goes_on_after_failures_and_puts_right_what_changes(world, monkeypatch, caplog):
+async def test_endpoint_writer_retries_after_failures_and_recreates_slice(world, monkeypatch, caplog):
     caplog.set_level(logging.WARNING)
     monkeypatch.setattr(module, "_CHECK_SECONDS", 0.001)
     world.api.fail(ApiError("no answer"))
@@ -156,7 +156,7 @@ async def write_with_read_port(world, address="10.0.0.1", pod="pod-a", read_port
     await EndpointWriter(world.api, LeaderEndpoint("d", "s", address, 32766, pod, read_port)).write()
 
 
-async def test_readers_are_led_to_their_port_by_the_slice_and_by_endpoints_which_are_not_mirrored(world):
+async def test_read_port_is_published_in_slice_and_unmirrored_endpoints(world):
     await write_with_read_port(world)
     read = {"name": "read", "port": 32764, "protocol": "TCP"}
     assert world.slice["ports"] == [{"name": "https", "port": 32766, "protocol": "TCP"}, read]
@@ -179,7 +179,7 @@ async def test_readers_are_led_to_their_port_by_the_slice_and_by_endpoints_which
     }
 
 
-async def test_endpoints_follow_the_leader_and_are_written_only_where_they_differ(world):
+async def test_endpoints_are_updated_only_when_the_leader_or_content_changes(world):
     await write_with_read_port(world)
     await write_with_read_port(world)
     assert [request.method for request in world.api.writes] == ["POST", "POST"]
@@ -191,6 +191,6 @@ async def test_endpoints_follow_the_leader_and_are_written_only_where_they_diffe
     assert world.api.objects[ENDPOINTS]["subsets"] == [subset]
 
 
-async def test_without_a_read_port_there_are_no_endpoints(world):
+async def test_no_endpoints_are_written_without_read_port(world):
     await world.write()
     assert ENDPOINTS not in world.api.objects

@@ -36,7 +36,7 @@ def args(world, *nodes, memory=4):
     return msgspec.json.decode(json.dumps({"Pod": world.api.pods["p"], "NodeNames": nodes}), type=Args)
 
 
-async def test_a_filter_tells_how_many_nodes_fit_and_the_reasons_of_the_others_once_a_minute(world, told):
+async def test_filter_logs_fit_count_and_refusal_reasons_once_per_minute(world, told):
     verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
     for _ in range(3):
         await verbs.filter(args(world, "n", "m", "x", "y", memory=20))
@@ -44,14 +44,14 @@ async def test_a_filter_tells_how_many_nodes_fit_and_the_reasons_of_the_others_o
     assert told() == [("filtered", {"pod": "d/p", "uid": "uid-p", "nodes": 4, "fit": 0, "refused": refused})]
 
 
-async def test_a_filter_with_another_result_is_reported(world, told):
+async def test_filter_logs_changed_result(world, told):
     verbs = Verbs(world.ledger, world.feed, Policy.BINPACK)
     await verbs.filter(args(world, "n", "m"))
     await verbs.filter(args(world, "n", "x"))
     assert [(values["fit"], values["refused"]) for _, values in told()] == [(2, {}), (1, {"UnknownNode": 1})]
 
 
-async def test_a_bind_tells_the_cards_and_a_release_what_is_free_again(world, told):
+async def test_bind_and_release_log_the_cards(world, told):
     world.create()
     assert await world.bind() == ""
     watch = PodWatch(world.ledger, world.feed, Holds(world.ledger, world.feed, Policy.BINPACK))
@@ -67,7 +67,7 @@ async def test_a_bind_tells_the_cards_and_a_release_what_is_free_again(world, to
         assert each == (event, values)
 
 
-async def test_what_a_list_does_not_show_any_more_is_released(world, told):
+async def test_pod_missing_from_list_is_logged_as_released(world, told):
     world.create()
     assert await world.bind() == ""
     watch = PodWatch(world.ledger, world.feed, Holds(world.ledger, world.feed, Policy.BINPACK))
@@ -77,7 +77,7 @@ async def test_what_a_list_does_not_show_any_more_is_released(world, told):
     assert [event for event, _ in told()] == ["bound", "released"]
 
 
-async def test_a_bind_that_fails_tells_why_once_a_minute(world, told):
+async def test_failed_bind_logs_its_reason_once_per_minute(world, told):
     world.create()
     world.api.fail(ApiError("x" * 3000, status=403), "POST", times=2)
     for _ in range(2):

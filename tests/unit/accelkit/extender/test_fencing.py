@@ -47,7 +47,7 @@ async def bind_as_former(world, version, name="p"):
     return ""
 
 
-async def test_a_binding_that_was_sent_before_is_refused_after(fenced):
+async def test_binding_with_version_from_before_the_fence_is_refused(fenced):
     fenced.create("p")
     fenced.create("q")
     await fenced.finish()
@@ -61,7 +61,7 @@ async def test_a_binding_that_was_sent_before_is_refused_after(fenced):
         assert await fenced.bind(name) == ""
 
 
-async def test_a_binding_that_took_effect_before_is_counted(fenced):
+async def test_binding_that_succeeded_before_the_fence_is_recorded(fenced):
     fenced.create("p")
     fenced.bound_elsewhere("m")
     await fenced.finish()
@@ -71,7 +71,7 @@ async def test_a_binding_that_took_effect_before_is_counted(fenced):
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_a_pod_that_is_gone_needs_no_fence(fenced, gone):
+async def test_deleted_or_replaced_pod_needs_no_fence(fenced, gone):
     fenced.create("p")
     if gone:
         fenced.api.remove("p")
@@ -81,7 +81,7 @@ async def test_a_pod_that_is_gone_needs_no_fence(fenced, gone):
     assert fenced.fenced == [True]
 
 
-async def test_a_pod_that_was_deleted_meanwhile_does_not_wait_again(fenced):
+async def test_pod_deleted_during_fencing_is_not_pending_again(fenced):
     fenced.create("p")
     fenced.api.after.append(lambda _: fenced.show("p", "DELETED"))
     await fenced.finish()
@@ -89,7 +89,7 @@ async def test_a_pod_that_was_deleted_meanwhile_does_not_wait_again(fenced):
 
 
 @pytest.mark.parametrize("status", [0, 429, 500, 503])
-async def test_what_is_not_answered_is_written_again(fenced, status):
+async def test_unanswered_fence_write_is_retried(fenced, status):
     fenced.create("p")
     fenced.api.fail(ApiError("trouble", status=status), "PATCH", times=3)
     await fenced.finish()
@@ -98,7 +98,7 @@ async def test_what_is_not_answered_is_written_again(fenced, status):
 
 
 @pytest.mark.parametrize("status", [403, 422])
-async def test_without_the_right_nothing_counts_as_fenced(fenced, status, caplog):
+async def test_refused_fence_write_does_not_count_as_fenced(fenced, status, caplog):
     fenced.create("p")
     fenced.create("q")
     fenced.api.fail(ApiError("no", status=status), "PATCH")
@@ -107,14 +107,14 @@ async def test_without_the_right_nothing_counts_as_fenced(fenced, status, caplog
     assert "cannot fence the waiting pods: no" in caplog.text
 
 
-async def test_who_leads_no_longer_writes_nothing(fenced):
+async def test_former_leader_writes_no_fence(fenced):
     fenced.create("p")
     fenced.leader = "other"
     await fenced.finish()
     assert (fenced.fenced, fenced.api.writes) == ([], [])
 
 
-async def test_more_pods_than_can_be_fenced_in_time_are_not_begun(fenced, monkeypatch):
+async def test_fencing_is_skipped_for_too_many_pending_pods(fenced, monkeypatch):
     monkeypatch.setattr(module, "MOST_PODS", 1)
     fenced.create("p")
     fenced.create("q")
@@ -122,7 +122,7 @@ async def test_more_pods_than_can_be_fenced_in_time_are_not_begun(fenced, monkey
     assert (fenced.fenced, fenced.api.writes) == ([], [])
 
 
-async def test_what_was_begun_is_given_up_for_what_is_begun_later(fenced):
+async def test_new_fencing_run_cancels_the_previous_run(fenced):
     fenced.create("p")
     gate = asyncio.Event()
     fenced.api.before.append(lambda _: gate.wait())

@@ -26,7 +26,7 @@ def answers(*dialects):
     return make_foreign_inspects(dialects, lambda _uid: CREATED)
 
 
-def test_gcushare_is_answered_as_its_manual_shows(ledger):
+def test_gcushare_inspect_matches_its_manual(ledger):
     pod = {"name": "gcushare-pod-1", "namespace": "kube-system", "uid": "2713cdab", "createTime": CREATED, "usedGCU": 4}
     assert answers("gcushare")["/gcushare-scheduler"].view_nodes(ledger.list_nodes()) == {
         "nodes": [
@@ -44,7 +44,7 @@ def test_gcushare_is_answered_as_its_manual_shows(ledger):
     }
 
 
-def test_its_source_of_2025_is_answered_with_slices_by_minor(ledger):
+def test_gcushare_2025_inspect_lists_slices_by_minor_number(ledger):
     inspect = answers("native", "gcushare-2025")["/gcushare-scheduler"]
     (node,) = inspect.view_nodes(ledger.list_nodes())
     assert (node["totalGCU"], node["usedGCU"], node["availableGCU"]) == (12, 2, 10)
@@ -58,18 +58,18 @@ def test_its_source_of_2025_is_answered_with_slices_by_minor(ledger):
     ("in_use", "bare"),
     [((), False), (("gcushare",), False), (("gcushare-2025",), True), (("gcushare", "gcushare-2025"), True)],
 )
-def test_of_two_systems_below_one_path_the_one_in_use_answers(ledger, in_use, bare):
+def test_enabled_dialect_answers_on_a_shared_inspect_path(ledger, in_use, bare):
     found = answers(*in_use)
     assert sorted(found) == ["/gcushare-scheduler", "/gpushare-scheduler"]
     assert isinstance(found["/gcushare-scheduler"].view_nodes(ledger.list_nodes()), list) is bare
 
 
-def test_a_pod_whose_creation_is_not_known_has_an_empty_time(ledger):
+def test_unknown_pod_creation_time_is_empty(ledger):
     inspect = make_foreign_inspects(["gcushare"], {}.get)["/gcushare-scheduler"]
     assert inspect.view_node(ledger.find_node("n"))["nodes"][0]["devices"][0]["pods"][0]["createTime"] == ""
 
 
-def test_aliyun_is_answered_in_its_own_names(ledger):
+def test_aliyun_inspect_uses_its_own_field_names(ledger):
     assert answers()["/gpushare-scheduler"].view_node(ledger.find_node("n")) == {
         "nodes": [
             {
@@ -90,7 +90,7 @@ def test_aliyun_is_answered_in_its_own_names(ledger):
     }
 
 
-def test_cards_have_the_numbers_by_which_the_other_system_knows_them_else_their_places(ledger):
+def test_device_id_is_the_minor_number_or_else_the_position(ledger):
     cards = (Card("a", "v", "m", 16 * GIB, minor=5), Card("b", "v", "m", 16 * GIB))
     ledger.put_node("n", Inventory(GIB, cards))
     (node,) = answers("gcushare")["/gcushare-scheduler"].view_node(ledger.find_node("n"))["nodes"]

@@ -52,14 +52,14 @@ def world():
     return World()
 
 
-def test_a_node_without_cpu_for_others_is_used_by_who_needs_little(world):
+def test_node_with_little_cpu_scores_higher_for_pod_with_small_cpu_request(world):
     world.node("rich")
     world.node("poor", cpu=1000.0)
     world.learn(*[share(50)] * 10, host=HostAmounts(4000, 10))
     assert world.score("rich", "poor") == {"rich": 0, "poor": 10}
 
 
-def test_only_one_of_many_nodes_has_the_full_score_where_they_differ(world):
+def test_only_one_of_many_different_nodes_has_the_maximum_score(world):
     for number in range(20):
         world.node(f"n{number}")
         world.hold(f"n{number}", 1 + number)
@@ -69,14 +69,14 @@ def test_only_one_of_many_nodes_has_the_full_score_where_they_differ(world):
     assert min(scores.values()) == 0
 
 
-def test_equal_nodes_score_the_same_and_unknown_ones_nothing(world):
+def test_equal_nodes_score_the_same_and_unknown_nodes_zero(world):
     world.node("a")
     world.node("b")
     assert world.score("a", "b", "x") == {"a": 10, "b": 10, "x": 0}
     assert world.score("x") == {"x": 0}
 
 
-def test_a_node_that_comes_later_is_scored(world):
+def test_node_added_later_is_scored(world):
     world.node("a")
     world.learn(*[share(40)] * 4)
     assert world.score("a") == {"a": 10}
@@ -88,7 +88,7 @@ def test_a_node_that_comes_later_is_scored(world):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_nodes_alike_those_that_are_known_longest_are_chosen(seed):
+def test_equal_nodes_are_chosen_in_order_of_registration(seed):
     numbers, world = random.Random(seed), World()  # noqa: S311 - a test
     names = [f"n{number}" for number in range(40)]
     for name in names:
@@ -105,7 +105,7 @@ def test_of_nodes_alike_those_that_are_known_longest_are_chosen(seed):
             assert chosen == ordered[:most]
 
 
-def test_topology_chooses_by_the_scores_that_prioritize_tells():
+def test_topology_policy_chooses_nodes_by_prioritize_scores():
     world = World()
     names = [f"n{number}" for number in range(12)]
     for place, name in enumerate(names):

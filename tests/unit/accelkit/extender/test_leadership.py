@@ -22,23 +22,23 @@ def parse(**changed):
     return parse_replica(32766, **given)
 
 
-def test_a_replica_is_reached_through_the_service_of_its_lease_and_readers_by_a_port_of_their_own():
+def test_replica_options_set_lease_service_and_read_port():
     assert parse() == Replica(NAME, "pod-a", LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a"))
     assert parse(read_port=4000).endpoint == LeaderEndpoint("d", "s", "10.0.0.1", 32766, "pod-a", 4000)
 
 
 @pytest.mark.parametrize(("given", "address"), [("10.0.0.1", "10.0.0.1"), ("FD00:0::1", "fd00::1")])
-def test_the_address_is_advertised_in_its_short_form(given, address):
+def test_advertised_address_is_normalized(given, address):
     assert parse(advertise=given).endpoint.address == address
 
 
 @pytest.mark.parametrize("service", [None, ""])
-def test_without_a_service_no_address_is_needed(service):
+def test_address_is_optional_without_service(service):
     assert parse(service=service, advertise=None) == Replica(NAME, "pod-a")
 
 
 @pytest.mark.parametrize("lease", [None, ""])
-def test_without_a_lease_there_is_one_extender_alone(lease):
+def test_extender_without_lease_is_not_a_replica(lease):
     assert parse(lease=lease, service=None) is None
 
 
@@ -57,7 +57,7 @@ def test_without_a_lease_there_is_one_extender_alone(lease):
         ({"lease": "l"}, "'l' is not a valid name of a Lease", "write it as accelkit/accelkit-extender"),
     ],
 )
-def test_what_contradicts_itself_or_is_missing_is_said_with_the_option_to_give(missing, sentence, next_step):
+def test_missing_or_conflicting_replica_options_are_errors_with_next_step(missing, sentence, next_step):
     with pytest.raises(ConfigurationError, match=sentence) as refused:
         parse(**missing)
     assert refused.value.next_step == next_step
@@ -106,7 +106,7 @@ async def cluster(monkeypatch):
     await asyncio.gather(*cluster.running, return_exceptions=True)
 
 
-async def test_one_of_two_leads_and_the_other_says_who_does(cluster):
+async def test_only_one_replica_leads_and_its_follower_names_the_leader(cluster):
     a = cluster.start("a")
     assert not a.leads()
     with pytest.raises(NotLeadingError, match="this replica does not bind pods; no replica holds the Lease"):
@@ -120,7 +120,7 @@ async def test_one_of_two_leads_and_the_other_says_who_does(cluster):
         b.check()
 
 
-async def test_the_service_leads_to_who_leads(cluster):
+async def test_service_address_follows_the_leader(cluster):
     a = cluster.start("a", "10.0.0.1")
     b = cluster.start("b", "10.0.0.2")
     await until(lambda: cluster.address == "10.0.0.1")
@@ -131,7 +131,7 @@ async def test_the_service_leads_to_who_leads(cluster):
     assert (a.leads(), b.leads(), b.told) == (False, True, ["acquired"])
 
 
-async def test_where_no_service_leads_to_the_leader_none_is_written(cluster):
+async def test_leader_without_service_writes_no_endpoint_slice(cluster):
     a = cluster.start("a")
     await until(a.leads)
     await asyncio.sleep(0.02)
@@ -140,7 +140,7 @@ async def test_where_no_service_leads_to_the_leader_none_is_written(cluster):
     assert {request.path for request in cluster.api.requests} == {LEASE, LEASES}
 
 
-async def test_a_replica_that_lost_its_lease_writes_the_service_no_longer(cluster, monkeypatch):
+async def test_replica_that_lost_its_lease_stops_writing_the_slice(cluster, monkeypatch):
     monkeypatch.setattr("accelkit.extender.endpoint._CHECK_SECONDS", 0.001)
     a = cluster.start("a", "10.0.0.1")
     await until(lambda: cluster.address)
@@ -152,7 +152,7 @@ async def test_a_replica_that_lost_its_lease_writes_the_service_no_longer(cluste
     assert not a.leads()
 
 
-async def test_who_ends_writes_the_service_no_longer_and_leaves_its_address(cluster, monkeypatch):
+async def test_stopped_replica_stops_writing_the_slice_and_keeps_its_address(cluster, monkeypatch):
     monkeypatch.setattr("accelkit.extender.endpoint._CHECK_SECONDS", 0.001)
     a = cluster.start("a", "10.0.0.1")
     await until(lambda: cluster.address)
@@ -165,7 +165,7 @@ async def test_who_ends_writes_the_service_no_longer_and_leaves_its_address(clus
     assert len(cluster.api.requests) == count
 
 
-async def test_who_ends_has_ended_when_its_last_request_has(cluster):
+async def test_stopping_replica_waits_for_its_last_request(cluster):
     ended = []
 
     async def linger(request):
@@ -184,14 +184,14 @@ async def test_who_ends_has_ended_when_its_last_request_has(cluster):
     assert len(ended) == 1
 
 
-async def test_a_failing_service_does_not_end_the_leader(cluster):
+async def test_failing_service_write_does_not_end_leadership(cluster):
     cluster.api.fail(ApiError("denied", status=403), path="services", times=None)
     a = cluster.start("a", "10.0.0.1")
     await until(lambda: any("services" in request.path for request in cluster.api.requests))
     assert a.leads()
 
 
-def test_a_term_is_over_before_the_lease_is_and_outlasts_a_lost_renewal():
+def test_leadership_term_is_shorter_than_lease_and_longer_than_a_lost_renewal():
     term, retry = leadership._TERM_SECONDS, leadership._RETRY_SECONDS
     assert term + 1 <= leadership.LEASE_SECONDS
     assert 3 * retry < term

@@ -18,12 +18,12 @@ def listen(address, *, plain_http=True, certificate=None, key=None, client_ca=No
     ("address", "expected"),
     [("127.0.0.1:1", Listen("127.0.0.1", 1)), ("[::1]:65535", Listen("::1", 65535))],
 )
-def test_plain_http_is_served_on_loopback(address, expected):
+def test_plain_http_is_allowed_on_loopback(address, expected):
     assert listen(address) == expected
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8080", "10.0.0.1:8080", "[::]:8080"])
-def test_plain_http_beyond_loopback_is_refused(address):
+def test_plain_http_on_other_addresses_is_refused(address):
     with pytest.raises(ConfigurationError, match="not a loopback address") as raised:
         listen(address)
     assert "--tls-cert" in raised.value.next_step
@@ -32,13 +32,13 @@ def test_plain_http_beyond_loopback_is_refused(address):
 @pytest.mark.parametrize(
     "address", ["", ":8080", "127.0.0.1", "localhost:80", "127.0.0.1:http", "127.0.0.1:0", "127.0.0.1:65536"]
 )
-def test_what_is_no_address_is_refused_with_an_example(address):
+def test_invalid_listen_address_is_refused_with_example(address):
     with pytest.raises(ConfigurationError, match="not a valid listen address; use the form"):
         listen(address)
 
 
 @pytest.mark.parametrize("missing", ["certificate", "key", "client_ca"])
-def test_tls_needs_all_three_files(tmp_path, missing):
+def test_tls_requires_all_three_files(tmp_path, missing):
     files = dict.fromkeys(["certificate", "key", "client_ca"], tmp_path) | {missing: None}
     with pytest.raises(ConfigurationError, match="cannot serve TLS without certificates"):
         listen("0.0.0.0:8080", plain_http=False, **files)
@@ -48,26 +48,26 @@ def listen_with(files):
     return listen("198.51.100.1:8080", plain_http=False, **vars(files))
 
 
-def test_tls_is_served_on_any_address_with_the_files_that_were_given(pki):
+def test_tls_is_allowed_on_any_address(pki):
     assert listen_with(pki.files) == Listen("198.51.100.1", 8080, pki.files)
 
 
 @pytest.mark.parametrize("name", ["certificate", "key"])
 @pytest.mark.parametrize("content", ["nonsense", ""])
-def test_a_pair_that_cannot_be_used_is_refused_with_both_names(pki, name, content):
+def test_unusable_certificate_or_key_is_refused_with_both_names(pki, name, content):
     getattr(pki.files, name).write_text(content)
     sentence = f"cannot use the certificate {pki.files.certificate} with the key {pki.files.key}: "
     with pytest.raises(ConfigurationError, match=sentence):
         listen_with(pki.files)
 
 
-def test_without_a_name_nobody_could_be_served(pki):
+def test_missing_client_name_is_refused(pki):
     with pytest.raises(ConfigurationError, match="no client name is set") as raised:
         listen_with(replace(pki.files, client_names=frozenset()))
     assert "--client-name" in raised.value.next_step
 
 
-def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked(pki):
+def test_encrypted_key_is_refused_without_password_prompt(pki):
     key = serialization.load_pem_private_key(pki.files.key.read_bytes(), None)
     encryption = serialization.BestAvailableEncryption(b"x")
     traditional = serialization.PrivateFormat.TraditionalOpenSSL
@@ -76,20 +76,20 @@ def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked(pki):
         listen_with(pki.files)
 
 
-def test_an_authority_that_cannot_be_used_is_refused_with_its_name(pki):
+def test_unusable_client_ca_is_refused_with_its_path(pki):
     pki.files.client_ca.write_text("nonsense")
     with pytest.raises(ConfigurationError, match=f"cannot use the authority {pki.files.client_ca}: "):
         listen_with(pki.files)
 
 
 @pytest.mark.parametrize("name", ["certificate", "key", "client_ca"])
-def test_each_file_that_is_not_there_is_named(pki, name):
+def test_missing_tls_file_is_named(pki, name):
     getattr(pki.files, name).unlink()
     with pytest.raises(ConfigurationError, match=f"cannot read {getattr(pki.files, name)}: it does not exist"):
         listen_with(pki.files)
 
 
-def test_readers_are_served_beside_the_verbs_with_the_same_certificate_to_clients_without_one(tmp_path):
+def test_read_port_uses_server_certificate_without_client_ca(tmp_path):
     files = Pki(tmp_path).files
     at = Listen("0.0.0.0", 8080, files)  # noqa: S104 - nothing listens
     assert parse_reads(at, 4000, "s") == Listen(at.host, 4000, replace(files, client_ca=None))
@@ -97,7 +97,7 @@ def test_readers_are_served_beside_the_verbs_with_the_same_certificate_to_client
 
 
 @pytest.mark.parametrize("service", [None, "", "s"])
-def test_readers_are_served_with_tls_behind_a_service_alone(tmp_path, service):
+def test_read_port_requires_tls_and_service(tmp_path, service):
     at = Listen("127.0.0.1", 8080, None if service else Pki(tmp_path).files)
     with pytest.raises(ConfigurationError, match="--read-port requires TLS and a Service"):
         parse_reads(at, 4000, service)

@@ -41,7 +41,7 @@ def hold(ledger, name, memory):
     return request
 
 
-def test_what_the_ledger_holds_is_read_at_each_scrape(ledger):
+def test_ledger_metrics_are_read_at_each_scrape(ledger):
     metrics = ExtenderMetrics(ledger, lambda: 0.0)
     hold(ledger, "p", 4)
     request = hold(ledger, "q", 3)
@@ -58,7 +58,7 @@ def test_what_the_ledger_holds_is_read_at_each_scrape(ledger):
     assert samples["accelkit_unassigned_pods", "node=n"] == 1
 
 
-def test_nodes_without_cards_are_left_out_unless_pods_hold_cards_there(ledger):
+def test_nodes_without_cards_or_shares_are_omitted(ledger):
     ledger.put_node("bare", None)
     ledger.put_node("m", build_inventory("c"))
     hold(ledger, "p", 4)
@@ -67,7 +67,7 @@ def test_nodes_without_cards_are_left_out_unless_pods_hold_cards_there(ledger):
     assert nodes == {"node=n", "node=m"}
 
 
-def test_silence_of_the_api_server_and_leadership_are_asked_for_at_each_scrape(ledger):
+def test_api_silence_and_leadership_are_read_at_each_scrape(ledger):
     state = {"silence": 1.5, "leads": False}
     metrics = ExtenderMetrics(ledger, lambda: state["silence"], lambda: state["leads"])
     assert shown(metrics)["accelkit_api_silence_seconds",] == 1.5
@@ -78,7 +78,7 @@ def test_silence_of_the_api_server_and_leadership_are_asked_for_at_each_scrape(l
     assert shown(metrics)["accelkit_leader",] == 1
 
 
-def test_requests_errors_and_wakes_are_counted_by_verb_and_result(ledger):
+def test_requests_errors_and_wakes_are_counted_by_label(ledger):
     metrics = ExtenderMetrics(ledger, lambda: 0.0)
     metrics.duration.labels("filter").observe(0.003)
     metrics.errors.labels("bind").inc()
@@ -89,7 +89,7 @@ def test_requests_errors_and_wakes_are_counted_by_verb_and_result(ledger):
     assert samples["accelkit_extender_wakes_total", "result=written"] == 1
 
 
-def test_durations_are_told_apart_from_half_a_millisecond_to_the_ten_seconds_of_a_bind(ledger):
+def test_request_duration_buckets_range_from_half_a_millisecond_to_ten_seconds(ledger):
     metrics = ExtenderMetrics(ledger, lambda: 0.0)
     metrics.duration.labels("bind").observe(0.003)
     bounds = [key[1] for key in shown(metrics) if key[0] == f"{VERBS}_bucket"]
@@ -97,17 +97,17 @@ def test_durations_are_told_apart_from_half_a_millisecond_to_the_ten_seconds_of_
     assert [float(bound.removeprefix("le=")) for bound in bounds] == [*finite, float("inf")]
 
 
-def test_two_extenders_in_one_process_do_not_meet(ledger):
+def test_metrics_of_two_extenders_in_one_process_are_separate(ledger):
     one, other = ExtenderMetrics(ledger, lambda: 0.0), ExtenderMetrics(ledger, lambda: 0.0)
     one.errors.labels("bind").inc()
     assert ("accelkit_extender_errors_total", "verb=bind") not in shown(other)
 
 
-def test_the_text_is_the_exposition_format_that_collectors_read():
+def test_metrics_content_type_is_prometheus_text_format():
     assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
 
 
-def test_the_ends_of_certificates_are_read_at_each_scrape_and_none_is_made_up(ledger, tmp_path):
+def test_certificate_expiry_is_read_at_each_scrape_and_skips_invalid_files(ledger, tmp_path):
     name = "accelkit_certificate_expiry_timestamp_seconds"
     metrics = ExtenderMetrics(ledger, lambda: 0.0, certificates=tmp_path)
     (tmp_path / "broken.crt").write_text("x")
@@ -120,7 +120,7 @@ def test_the_ends_of_certificates_are_read_at_each_scrape_and_none_is_made_up(le
     }
 
 
-def test_what_the_api_server_showed_and_nobody_believes_or_can_read_is_counted(ledger):
+def test_rejected_assignments_and_unreadable_objects_are_counted(ledger):
     counts = {"invalid_assignments": 0, "unreadable": 0}
     metrics = ExtenderMetrics(
         ledger,
@@ -134,7 +134,7 @@ def test_what_the_api_server_showed_and_nobody_believes_or_can_read_is_counted(l
     assert [shown(metrics)[name] for name in names] == [2, 3]
 
 
-def test_who_asks_again_at_once_gets_the_same_text_since_rendering_takes_its_time(monkeypatch):
+def test_repeated_scrape_returns_cached_text_during_the_pause(monkeypatch):
     monkeypatch.setattr(module, "_PAUSE_RATIO", 10)
     times = iter([0.0, 0.2, 1.0, 1.9, 2.1, 2.2])
     metrics = ExtenderMetrics(Ledger(), lambda: 0.0, clock=lambda: next(times))
@@ -144,7 +144,7 @@ def test_who_asks_again_at_once_gets_the_same_text_since_rendering_takes_its_tim
     assert metrics.render() != first
 
 
-def test_requests_are_counted_by_version_of_http(ledger):
+def test_requests_are_counted_by_http_version(ledger):
     requests = {"HTTP/1.1": 0, "HTTP/2": 3}
     metrics = ExtenderMetrics(ledger, lambda: 0.0, requests=lambda: requests)
     requests["HTTP/2"] += 1

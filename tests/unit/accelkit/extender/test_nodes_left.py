@@ -43,26 +43,26 @@ class World:
 @pytest.mark.parametrize(
     ("policy", "left"), [(Policy.BINPACK, ["n19", "n18", "n17"]), (Policy.SPREAD, ["n0", "n1", "n2"])]
 )
-async def test_the_best_are_left(policy, left):
+async def test_filter_returns_best_nodes_of_the_policy(policy, left):
     found = await World(3, policy).filter(pod())
     assert (found.NodeNames, found.FailedNodes) == (left, None)
 
 
 @pytest.mark.parametrize("policy", Policy)
-async def test_every_policy_leaves_so_many_and_all_of_them_fit(policy):
+async def test_every_policy_returns_the_configured_number_of_fitting_nodes(policy):
     found = await World(4, policy).filter(pod(85))
     assert len(found.NodeNames) == 4
     assert {int(name[1:]) for name in found.NodeNames} <= set(range(16))
 
 
-async def test_of_equals_those_known_longest_are_left():
+async def test_equal_nodes_are_returned_in_order_of_registration():
     world = World(3)
     for name in world.names:
         world.ledger.release(name)
     assert (await world.filter(pod(), world.names[::-1])).NodeNames == ["n0", "n1", "n2"]
 
 
-async def test_all_are_left_where_no_more_fit_or_none_is_to_be_cut():
+async def test_all_nodes_are_returned_if_limit_is_not_exceeded_or_zero():
     assert len((await World(NODES).filter(pod())).NodeNames) == NODES
     assert len((await World(0).filter(pod())).NodeNames) == NODES
 
@@ -79,17 +79,17 @@ async def test_all_are_left_where_no_more_fit_or_none_is_to_be_cut():
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, 3),
     ],
 )
-async def test_all_are_left_to_a_pod_that_weighs_nodes(spec, left):
+async def test_all_nodes_are_returned_for_pod_with_node_preferences(spec, left):
     assert len((await World(3).filter(pod(spec=spec))).NodeNames) == left
 
 
-async def test_all_are_left_to_a_pod_that_was_tried_before_with_the_reasons_of_the_others():
+async def test_all_nodes_and_reasons_are_returned_for_previously_refused_pod():
     found = await World(3).filter(pod(85, status=REFUSED))
     assert len(found.NodeNames) == 16
     assert found.FailedNodes.keys() == {"n16", "n17", "n18", "n19"}
 
 
-async def test_reasons_are_said_where_none_is_left_and_not_beside_those_that_are():
+async def test_reasons_are_returned_only_if_no_node_fits():
     world = World(3)
     assert (await world.filter(pod(85))).FailedNodes is None
     found = await world.filter(pod(101))
@@ -97,7 +97,7 @@ async def test_reasons_are_said_where_none_is_left_and_not_beside_those_that_are
     assert found.FailedNodes.keys() == set(world.names)
 
 
-async def test_whole_nodes_are_left_as_they_came():
+async def test_node_objects_are_returned_unchanged():
     world = World(2)
     nodes = {"items": [{"metadata": {"name": name}, "x": name} for name in world.names]}
     body = msgspec.json.encode({"Pod": msgspec.to_builtins(pod()), "Nodes": nodes})

@@ -55,14 +55,14 @@ def world(monkeypatch):
     return made
 
 
-async def test_nothing_is_listed_again_where_the_watch_delivered_all(world):
+async def test_comparison_does_not_relist_if_watch_delivered_all_events(world):
     for name in "pq":
         world.change(name)
     await world.comparison.compare()
     assert world.relisted == 0
 
 
-async def test_a_lost_change_has_all_pods_listed_again_once(world, caplog):
+async def test_comparison_relists_once_per_lost_change(world, caplog):
     world.change("p")
     world.change("q")
     world.change("p", lost=True)
@@ -77,7 +77,7 @@ async def test_a_lost_change_has_all_pods_listed_again_once(world, caplog):
     assert world.relisted == 2
 
 
-async def test_a_lost_deletion_has_all_pods_listed_again(world):
+async def test_comparison_relists_after_lost_deletion(world):
     world.change("p")
     world.change("q")
     del world.api.objects[f"{NAMESPACED}/p"]
@@ -86,21 +86,21 @@ async def test_a_lost_deletion_has_all_pods_listed_again(world):
     assert world.relisted == 1
 
 
-async def test_an_event_that_arrives_late_is_not_lost(world):
+async def test_late_event_is_not_counted_as_lost(world):
     world.change("p")
     world.late.append(world.change("p", lost=True))
     await world.comparison.compare()
     assert (world.relisted, world.lost._value.get()) == (0, 0)
 
 
-async def test_nothing_is_listed_again_after_leadership_was_lost(world):
+async def test_comparison_does_not_relist_after_leadership_loss(world):
     world.change("p", lost=True)
     world.compares = False
     await world.comparison.compare()
     assert world.relisted == 0
 
 
-async def test_a_list_that_fails_is_an_error(world):
+async def test_failed_list_raises_api_error(world):
     world.api.fail(ApiError("no answer"), path=PODS)
     with pytest.raises(ApiError):
         await world.comparison.compare()

@@ -59,7 +59,7 @@ async def test_every_verb_answers_under_every_prefix(service, prefix):
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
 @pytest.mark.parametrize("body", MALFORMED)
-async def test_what_is_wrong_with_a_body_is_in_the_error(service, verb, body):
+async def test_malformed_body_is_reported_in_the_error(service, verb, body):
     status, answer = await call(service, "POST", f"/{verb}", body)
     assert (status, list(answer)) == ((400, ["error"]) if verb == "prioritize" else (200, ["Error"]))
     assert f"cannot read the arguments of {verb}" in "".join(answer.values())
@@ -70,14 +70,14 @@ async def test_what_is_wrong_with_a_body_is_in_the_error(service, verb, body):
 @pytest.mark.parametrize(
     "body", [DEEP, b'{"Pod": {"metadata": {"uid": "\xff"}}, "PodName": "\xff"}'], ids=["deep", "utf8"]
 )
-async def test_a_body_nested_without_end_or_in_no_encoding_is_bad_input_as_any_other(service, verb, body):
+async def test_deeply_nested_or_non_utf8_body_is_bad_input(service, verb, body):
     if verb == "bind":
         body = body.replace(b'"Pod": {"metadata": {"uid": "u"}, ', b"")
     status, _ = await call(service, "POST", f"/{verb}", body)
     assert status == (400 if verb == "prioritize" else 200)
 
 
-async def test_a_binding_without_a_uid_is_refused(service):
+async def test_binding_without_uid_is_refused(service):
     status, answer = await call(
         service, "POST", "/bind", {"PodName": "p", "PodNamespace": "d", "PodUID": "", "Node": "n"}
     )
@@ -103,13 +103,13 @@ async def test_a_binding_without_a_uid_is_refused(service):
         ("POST", "/simulates", 404),
     ],
 )
-async def test_what_is_not_there_is_refused_with_a_sentence(service, method, path, status):
+async def test_unknown_path_or_method_is_refused_with_error(service, method, path, status):
     found, answer = await call(service, method, path)
     assert found == status
     assert answer["error"]
 
 
-async def test_a_node_that_is_gone_is_not_known_either(service):
+async def test_inspect_of_deleted_node_is_not_found(service):
     service.ledger.drop_node("n")
     status, answer = await call(service, "GET", "/inspect/n")
     assert (status, "GET /inspect lists the nodes" in answer["error"]) == (404, True)
@@ -122,7 +122,7 @@ NOT_READY = [
 
 
 @pytest.mark.parametrize(("state", "sentence"), NOT_READY)
-async def test_unless_ready_nothing_is_filtered_or_bound_and_readyz_says_why(service, state, sentence):
+async def test_filter_and_bind_fail_until_ready_and_readyz_returns_the_reason(service, state, sentence):
     service.create()
     vars(service).update(state)
     assert await call(service, "GET", "/readyz") == (503, f"{sentence}\n")
@@ -137,7 +137,7 @@ async def test_unless_ready_nothing_is_filtered_or_bound_and_readyz_says_why(ser
 
 
 @pytest.mark.parametrize("name", ["absent", "plain", "xx"])
-async def test_below_the_path_of_another_system_inspect_answers_as_that_did(service, name):
+async def test_inspect_under_dialect_path_uses_the_dialect_format(service, name):
     service.ledger.put_node("plain", None)
     service.routes = make_routes(service, make_foreign_inspects(["gcushare"], {}.get))
     status, answer = await call(service, "GET", f"/gcushare-scheduler/inspect/{name}")
@@ -154,7 +154,7 @@ async def test_below_the_path_of_another_system_inspect_answers_as_that_did(serv
 @pytest.mark.parametrize(
     "path", ["/inspect", "/inspect/n", "/gcushare-scheduler/inspect", "/gpushare-scheduler/inspect/n"]
 )
-async def test_nothing_is_shown_before_the_cluster_was_read(service, path):
+async def test_inspect_is_unavailable_before_first_sync(service, path):
     service.routes = make_routes(service, make_foreign_inspects(["aliyun"], {}.get))
     service.silence = 60.0
     assert (await call(service, "GET", path))[0] == 200
@@ -163,7 +163,7 @@ async def test_nothing_is_shown_before_the_cluster_was_read(service, path):
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
-async def test_a_replica_that_does_not_lead_closes_the_connection(service, verb):
+async def test_verbs_close_the_connection_on_non_leading_replica(service, verb):
     service.create()
     service.leader = "other"
     reply = await service.routes.handle("POST", f"/{verb}", msgspec.json.encode(asking(service)))
@@ -172,7 +172,7 @@ async def test_a_replica_that_does_not_lead_closes_the_connection(service, verb)
     assert (await call(service, "GET", "/inspect"))[0] == 200
 
 
-async def test_inspect_shows_nodes_with_cards_or_an_unknown_inventory_only(service):
+async def test_inspect_lists_only_nodes_with_cards_or_unknown_inventory(service):
     service.ledger.put_node("bare", None)
     service.ledger.put_node("odd", InventoryError("garbled"))
     _, inspection = await call(service, "GET", "/inspect")
@@ -184,21 +184,21 @@ async def test_inspect_shows_nodes_with_cards_or_an_unknown_inventory_only(servi
     assert inspection["totals"]["cards"] == 4
 
 
-async def test_the_version_is_text(service):
+async def test_version_is_plain_text(service):
     status, text = await call(service, "GET", "/version")
     assert status == 200
     assert text == f"v{__version__}\n"
 
 
 @pytest.mark.parametrize(("verb", "status"), [("filter", 200), ("prioritize", 400), ("bind", 200)])
-async def test_replies_with_an_error_are_counted_by_verb(service, verb, status):
+async def test_error_replies_are_counted_by_verb(service, verb, status):
     assert (await call(service, "POST", f"/{verb}", b"{"))[0] == status
     _, text = await call(service, "GET", "/metrics")
     assert f'accelkit_extender_errors_total{{verb="{verb}"}} 1.0' in text.splitlines()
     assert f'accelkit_extender_request_duration_seconds_count{{verb="{verb}"}} 1.0' in text.splitlines()
 
 
-async def test_an_answer_leaves_the_connection_open_and_is_no_error(service):
+async def test_successful_reply_keeps_connection_and_counts_no_error(service):
     service.create()
     for method, path, body in [
         ("POST", "/filter", asking(service)),
@@ -212,7 +212,7 @@ async def test_an_answer_leaves_the_connection_open_and_is_no_error(service):
     assert "accelkit_extender_errors_total{" not in text
 
 
-async def test_while_a_large_cluster_is_shown_others_get_a_chance_every_fifty_nodes(service):
+async def test_inspect_yields_to_event_loop_every_fifty_nodes(service):
     chances = 0
 
     async def count():
@@ -232,26 +232,26 @@ async def test_while_a_large_cluster_is_shown_others_get_a_chance_every_fifty_no
     assert (status, chances) == (200, 3)
 
 
-async def test_names_on_the_wire_are_those_of_the_go_types(service):
+async def test_filter_result_uses_field_names_of_go_types(service):
     service.create(memory=20)
     reply = await service.routes.handle("POST", "/filter", msgspec.json.encode(asking(service)))
     assert set(json.loads(reply.body)) == {"NodeNames", "FailedNodes", "FailedAndUnresolvableNodes"}
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/inspect"), ("POST", "/bind"), ("POST", "/healthz")])
-async def test_a_probe_is_answered_nothing_about_pods_and_changes_nothing(service, method, path):
+async def test_probe_port_serves_no_pod_data_and_no_verbs(service, method, path):
     reply = await service.routes.handle_probe(method, path, b"")
     assert (reply.status, service.api.posts) == (404, [])
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version", "/metrics"])
-async def test_a_probe_is_answered_what_holds_of_the_extender(service, path):
+async def test_probe_port_serves_health_version_and_metrics(service, path):
     reply = await service.routes.handle_probe("GET", path, b"")
     assert (reply.status, reply.content_type.partition(";")[0]) == (200, "text/plain")
     assert (await service.routes.handle_probe("POST", path, b"")).status == 404
 
 
-async def test_a_policy_of_another_distribution_that_fails_is_told_to_whoever_asks_and_to_the_log(service, caplog):
+async def test_failing_policy_plugin_is_returned_as_error_and_logged_once(service, caplog):
     def fail(*_):
         raise ZeroDivisionError
 
@@ -267,7 +267,7 @@ async def test_a_policy_of_another_distribution_that_fails_is_told_to_whoever_as
     assert (status, said in answer["Error"]) == (200, True)
 
 
-async def test_a_simulation_says_what_the_verbs_would_do_and_does_nothing(service):
+async def test_simulation_returns_results_of_the_verbs_and_changes_nothing(service):
     service.create()
     for prefix in ("", "/gcushare-scheduler"):
         status, answer = await call(service, "POST", f"{prefix}/simulate", {"pod": service.api.pods["p"]})
@@ -276,7 +276,7 @@ async def test_a_simulation_says_what_the_verbs_would_do_and_does_nothing(servic
     assert (service.used(), service.api.posts) == ({}, [])
 
 
-async def test_a_simulation_is_answered_by_whoever_can_show_something(service):
+async def test_any_synced_replica_answers_simulations(service):
     service.create()
     question = {"pod": service.api.pods["p"], "nodes": ["n"]}
     service.leader, service.silence = "other", 60.0
@@ -286,19 +286,19 @@ async def test_a_simulation_is_answered_by_whoever_can_show_something(service):
 
 
 @pytest.mark.parametrize("body", [*MALFORMED, DEEP, b'{"pod": {"metadata": {"uid": "\xff"}}}', b'{"pod": {}}'])
-async def test_a_bad_question_is_answered_with_400(service, body):
+async def test_malformed_simulation_request_returns_400(service, body):
     status, answer = await call(service, "POST", "/simulate", body)
     assert status == 400
     assert answer["error"].startswith("accelkit cannot read the request body: ")
 
 
-async def test_a_question_with_a_word_that_is_not_known_is_not_half_understood(service):
+async def test_simulation_request_with_unknown_field_is_rejected(service):
     service.create()
     question = {"pod": service.api.pods["p"], "witout": ["d/x"]}
     status, answer = await call(service, "POST", "/simulate", question)
     assert (status, "witout" in answer["error"]) == (400, True)
 
 
-async def test_a_question_that_is_too_long_is_not_read(service):
+async def test_oversized_simulation_request_is_rejected(service):
     status, answer = await call(service, "POST", "/simulate", b" " * (256 * 1024 + 1))
     assert (status, answer) == (413, {"error": "the request body is longer than 262144 bytes"})

@@ -17,7 +17,7 @@ from accelkit.serving.tls import Listen
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_serves_what_it_read_until_it_is_told_to_end(cluster, number, caplog):
+async def test_service_binds_pods_until_signal(cluster, number, caplog):
     caplog.set_level("INFO")
     async with cluster.extender() as running:
         cluster.pod()
@@ -32,7 +32,7 @@ async def test_it_serves_what_it_read_until_it_is_told_to_end(cluster, number, c
     assert caplog.messages[-1] == "extender stopped"
 
 
-async def test_it_is_ready_when_nodes_and_pods_were_read(cluster):
+async def test_service_is_ready_after_nodes_and_pods_were_listed(cluster):
     for path in (NODES, PODS):
         gate = cluster.hold(path)
         async with cluster.extender(ready=False):
@@ -44,7 +44,7 @@ async def test_it_is_ready_when_nodes_and_pods_were_read(cluster):
         cluster.api.requests.clear()
 
 
-async def test_it_follows_what_the_api_server_shows(cluster):
+async def test_service_applies_watched_node_and_pod_changes(cluster):
     async with cluster.extender():
         assert await cluster.filter() == ["n"]
         cluster.api.show(NODES, "MODIFIED", {"metadata": {"name": "n"}})
@@ -55,7 +55,7 @@ async def test_it_follows_what_the_api_server_shows(cluster):
         await cluster.metric("accelkit_pods", "1.0")
 
 
-async def test_an_api_server_that_stays_away_ends_decisions(cluster, monkeypatch):
+async def test_service_is_not_ready_while_api_server_is_unreachable(cluster, monkeypatch):
     monkeypatch.setattr("accelkit.extender.readiness.MAX_SILENCE_SECONDS", 0.0)
     monkeypatch.setattr("accelkit.kube.heartbeat._SECONDS", 0.05)
     async with cluster.extender(ready=False):
@@ -66,7 +66,7 @@ async def test_an_api_server_that_stays_away_ends_decisions(cluster, monkeypatch
         await cluster.readiness("ok")
 
 
-async def test_where_pods_wait_no_binding_is_sent_while_one_of_a_predecessor_may_still_appear(cluster, monkeypatch):
+async def test_first_binding_waits_for_former_extender_if_pods_are_pending(cluster, monkeypatch):
     monkeypatch.setattr(service, "PREDECESSOR_SECONDS", 1.0)
     cluster.pod()
     began = time.monotonic()
@@ -75,7 +75,7 @@ async def test_where_pods_wait_no_binding_is_sent_while_one_of_a_predecessor_may
     assert time.monotonic() - began >= 1.0
 
 
-async def test_a_holding_that_a_list_does_not_show_is_asked_for(cluster):
+async def test_holding_missing_from_relist_is_looked_up_and_released(cluster):
     async with cluster.extender():
         cluster.pod()
         assert await cluster.bind() == ""
@@ -84,7 +84,7 @@ async def test_a_holding_that_a_list_does_not_show_is_asked_for(cluster):
         await cluster.uses(0)
 
 
-async def test_an_event_that_the_watch_loses_is_healed_by_a_comparison(cluster, monkeypatch):
+async def test_lost_watch_event_is_repaired_by_comparison(cluster, monkeypatch):
     monkeypatch.setattr("accelkit.extender.pod_comparison._LEAST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr("accelkit.extender.pod_comparison._WATCH_LAG_SECONDS", 0.05)
     async with cluster.extender():
@@ -98,7 +98,7 @@ async def test_an_event_that_the_watch_loses_is_healed_by_a_comparison(cluster, 
         await cluster.shows("/metrics", lambda text: "accelkit_extender_lost_pod_events_total 0.0" not in text)
 
 
-async def test_lists_of_bad_cards_are_read_where_a_dialect_in_use_has_them_and_only_there(cluster):
+async def test_unhealthy_card_config_maps_are_read_only_for_aliyun_dialect(cluster):
     map_ = {"metadata": {"name": "unhealthy-gpu-n"}, "data": {"gpus": "a"}}
     cluster.api.store(LISTS, map_)
     async with cluster.extender():
@@ -110,7 +110,7 @@ async def test_lists_of_bad_cards_are_read_where_a_dialect_in_use_has_them_and_o
         await cluster.fits(True)
 
 
-async def test_other_systems_are_answered_in_their_own_form(cluster):
+async def test_inspect_answers_in_the_format_of_an_enabled_dialect(cluster):
     async with cluster.extender(dialects=("native", "gcushare")):
         _, answer = await cluster.ask("/gcushare-scheduler/inspect/n")
         assert json.loads(answer)["nodes"][0]["totalGCU"] == 16
@@ -125,7 +125,7 @@ async def refuses(port):
     return False
 
 
-async def test_probes_are_answered_without_tls_on_a_port_of_their_own(cluster):
+async def test_probes_are_served_without_tls_on_their_own_port(cluster):
     port = free_port()
     async with cluster.extender(probes=Listen("127.0.0.1", port)):
         assert (await cluster.ask("/healthz", port=port))[0] == 200
@@ -134,7 +134,7 @@ async def test_probes_are_answered_without_tls_on_a_port_of_their_own(cluster):
     await until(lambda: refuses(port))
 
 
-async def test_waiting_pods_are_woken_where_that_was_asked_for(cluster):
+async def test_waiting_pods_are_woken_if_enabled(cluster):
     pod = cluster.pod(memory=16)
     async with cluster.extender(wake=True):
         await cluster.metric('accelkit_extender_wakes_total{result="written"}', "0.0")
@@ -145,14 +145,14 @@ async def test_waiting_pods_are_woken_where_that_was_asked_for(cluster):
         await cluster.metric('accelkit_extender_wakes_total{result="written"}', "1.0")
 
 
-async def test_nobody_is_woken_where_that_was_not_asked_for(cluster):
+async def test_wake_metrics_are_absent_if_waking_is_disabled(cluster):
     async with cluster.extender():
         await asyncio.sleep(0.1)
         assert "accelkit_extender_wakes_total{" not in (await cluster.ask("/metrics"))[1]
 
 
 @pytest.mark.parametrize("part", ["probes", "listen"])
-async def test_a_part_that_fails_ends_the_whole_with_its_error(cluster, tmp_path, part):
+async def test_failing_listener_stops_the_service_with_its_error(cluster, tmp_path, part):
     pki = Pki(tmp_path)
     pki.files.key.write_text("nonsense")
     broken = Listen("127.0.0.1", free_port(), pki.files)

@@ -21,7 +21,7 @@ from accelkit.model.keys import FENCED_AT_ANNOTATION
 from accelkit.serving.tls import Listen
 
 
-async def test_who_holds_the_lease_answers_and_binds(cluster):
+async def test_lease_holder_filters_and_binds(cluster):
     async with cluster.extender(replica=REPLICA):
         await cluster.metric("accelkit_leader", "1.0")
         assert await cluster.filter() == ["n"]
@@ -29,7 +29,7 @@ async def test_who_holds_the_lease_answers_and_binds(cluster):
         assert cluster.holder == "us"
 
 
-async def test_who_does_not_hold_it_shows_what_is_there_and_closes_what_asks_for_more(cluster):
+async def test_replica_without_lease_serves_inspect_and_refuses_bind(cluster):
     cluster.lease("other")
     async with cluster.extender(replica=REPLICA):
         await cluster.metric("accelkit_leader", "0.0")
@@ -38,7 +38,7 @@ async def test_who_does_not_hold_it_shows_what_is_there_and_closes_what_asks_for
     assert cluster.holder == "other"
 
 
-async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, monkeypatch):
+async def test_new_leader_lists_pods_again_before_binding(cluster, monkeypatch):
     monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.0)
     leases = cluster.hold(LEASES, "POST")
     async with cluster.extender(replica=REPLICA):
@@ -51,7 +51,7 @@ async def test_who_begins_to_lead_reads_the_pods_again_before_it_binds(cluster, 
         await cluster.bound()
 
 
-async def test_a_new_leader_binds_once_the_pods_that_wait_are_fenced(cluster):
+async def test_new_leader_binds_after_waiting_pods_are_fenced(cluster):
     cluster.pod()
     cluster.lease("", 1)
     async with cluster.extender(replica=REPLICA):
@@ -67,9 +67,7 @@ async def test_a_new_leader_binds_once_the_pods_that_wait_are_fenced(cluster):
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-async def test_leader_that_resumes_its_term_fences_again_only_where_the_fence_had_not_ended(
-    cluster, monkeypatch, caplog, fenced
-):
+async def test_resumed_leader_fences_again_only_if_fencing_was_incomplete(cluster, monkeypatch, caplog, fenced):
     monkeypatch.setattr(leadership, "_TERM_SECONDS", 0.3)
     monkeypatch.setattr(leadership, "_RETRY_SECONDS", 0.05)
     cluster.pod()
@@ -92,7 +90,7 @@ def _count_patches(cluster):
     return sum(each.method == "PATCH" for each in cluster.api.requests)
 
 
-async def test_a_leader_of_an_earlier_version_is_not_fenced(cluster, monkeypatch):
+async def test_pods_are_not_fenced_after_a_leader_of_an_earlier_version(cluster, monkeypatch):
     # Its Bindings name no version.
     monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.3)
     cluster.pod()
@@ -103,7 +101,7 @@ async def test_a_leader_of_an_earlier_version_is_not_fenced(cluster, monkeypatch
     assert not [each for each in cluster.api.requests if each.method == "PATCH"]
 
 
-async def test_who_leads_no_longer_closes_the_connections_that_lead_to_it(cluster):
+async def test_former_leader_closes_its_connections(cluster):
     async with cluster.extender(replica=REPLICA):
         await cluster.metric("accelkit_leader", "1.0")
         async with connected(cluster.at) as connection:
@@ -113,7 +111,7 @@ async def test_who_leads_no_longer_closes_the_connections_that_lead_to_it(cluste
         await cluster.metric("accelkit_leader", "0.0")
 
 
-async def test_who_ends_gives_up_the_lease_when_the_bindings_under_way_have_ended(cluster, monkeypatch):
+async def test_stopping_leader_releases_lease_after_running_bindings(cluster, monkeypatch):
     # A renewal that falls into the release wins.
     monkeypatch.setattr(leadership, "_RETRY_SECONDS", 8.0)
     monkeypatch.setattr(leadership, "_TERM_SECONDS", 20.0)
@@ -135,7 +133,7 @@ async def test_who_ends_gives_up_the_lease_when_the_bindings_under_way_have_ende
 
 
 @pytest.mark.parametrize("status", [0, 500])
-async def test_who_ends_with_a_binding_of_unknown_outcome_leaves_the_lease_to_run_out(cluster, status):
+async def test_stopping_leader_keeps_lease_if_a_binding_outcome_is_unknown(cluster, status):
     async with cluster.extender(replica=REPLICA) as running:
         await cluster.metric("accelkit_leader", "1.0")
         await cluster.pod_is_fit()
@@ -152,7 +150,7 @@ async def test_who_ends_with_a_binding_of_unknown_outcome_leaves_the_lease_to_ru
     assert cluster.holder == "us"
 
 
-async def test_readers_are_served_on_their_port_by_what_the_api_server_says_of_their_tokens(cluster, tmp_path):
+async def test_read_port_serves_requests_with_reviewed_tokens(cluster, tmp_path):
     pki = Pki(tmp_path)
     at = Listen("127.0.0.1", free_port(), replace(pki.files, client_ca=None))
     cluster.api.store("/api/v1/namespaces/d/services", {"metadata": {"name": "s", "uid": "u"}})
@@ -172,7 +170,7 @@ async def test_readers_are_served_on_their_port_by_what_the_api_server_says_of_t
         await until(lambda: "/api/v1/namespaces/d/endpoints/s" in cluster.api.objects)
 
 
-async def test_without_a_port_for_them_no_token_is_reviewed(cluster):
+async def test_inspect_without_read_port_reviews_no_tokens(cluster):
     async with cluster.extender(replica=REPLICA):
         assert (await cluster.ask("/inspect"))[0] == 200
     assert not [request for request in cluster.api.requests if "reviews" in request.path]

@@ -59,7 +59,7 @@ def encoded(result):
 
 
 @pytest.mark.parametrize("resource", [NATIVE, GCU])
-def test_a_full_card_is_explained_in_the_words_of_the_pods_dialect(verbs, resource):
+def test_full_card_is_explained_in_the_dialect_of_the_pod(verbs, resource):
     result = decide(verbs, args(["empty", "half", "full"], memory=10, resource=resource))
     assert result.NodeNames == ["empty"]
     assert result.FailedNodes == {"half": FULL[resource], "full": FULL[resource]}
@@ -67,13 +67,13 @@ def test_a_full_card_is_explained_in_the_words_of_the_pods_dialect(verbs, resour
 
 
 @pytest.mark.parametrize("resource", [NATIVE, GCU])
-def test_a_request_larger_than_any_card_is_in_both_maps(verbs, resource):
+def test_request_larger_than_any_card_is_unresolvable(verbs, resource):
     result = decide(verbs, args(["empty", "half"], memory=20, resource=resource))
     assert result.NodeNames == []
     assert result.FailedNodes == result.FailedAndUnresolvableNodes == dict.fromkeys(["empty", "half"], FULL[resource])
 
 
-def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(verbs):
+def test_each_node_has_its_own_reason_and_unshared_node_is_unresolvable(verbs):
     result = decide(verbs, args(memory=10))
     assert result.NodeNames == ["empty"]
     assert result.FailedNodes == {
@@ -85,19 +85,19 @@ def test_each_node_gets_its_own_reason_and_only_the_hopeless_are_unresolvable(ve
     assert result.FailedAndUnresolvableNodes == {"bare": "node has no accelkit inventory"}
 
 
-def test_whole_nodes_that_fit_are_returned_as_they_came(verbs):
+def test_fitting_node_objects_are_returned_unchanged(verbs):
     result = encoded(decide(verbs, args(["full", "empty", "half"], whole=True, memory=10)))
     assert result["Nodes"] == {"items": [{"metadata": {"name": "empty", "labels": {"kept": "as it is"}}}]}
     assert "NodeNames" not in result
     assert set(result["FailedNodes"]) == {"full", "half"}
 
 
-def test_nodes_keep_the_order_in_which_they_were_asked_about(verbs):
+def test_filter_keeps_the_order_of_the_nodes(verbs):
     assert decide(verbs, args(["half", "empty"])).NodeNames == ["half", "empty"]
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_pod_without_cards_passes_everywhere(verbs, whole):
+def test_pod_without_cards_passes_on_every_node(verbs, whole):
     result = encoded(decide(verbs, args(whole=whole, memory=0)))
     names = [node["metadata"]["name"] for node in result["Nodes"]["items"]] if whole else result["NodeNames"]
     assert names == ALL
@@ -105,7 +105,7 @@ def test_a_pod_without_cards_passes_everywhere(verbs, whole):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, whole):
+def test_ungrantable_request_is_unresolvable_on_every_node(verbs, whole):
     result = decide(verbs, args(["empty", "bare"], whole=whole, request={"c": {"split": 3}}))
     assert encoded(result)["Nodes" if whole else "NodeNames"] == ({"items": []} if whole else [])
     assert set(result.FailedNodes) == {"empty", "bare"}
@@ -114,7 +114,7 @@ def test_a_request_that_cannot_be_granted_is_refused_everywhere_for_good(verbs, 
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
+def test_reserved_pod_passes_only_on_its_node(verbs, whole):
     result = decide(verbs, args(["empty", "full"], whole=whole, memory=16, uid="full"))
     answer = encoded(result)
     assert ([n["metadata"]["name"] for n in answer["Nodes"]["items"]] if whole else answer["NodeNames"]) == ["full"]
@@ -122,7 +122,7 @@ def test_a_pod_that_is_held_already_passes_on_its_node_alone(verbs, whole):
     assert result.FailedAndUnresolvableNodes is None
 
 
-def test_a_long_reason_is_cut_since_it_stands_there_once_for_every_node(verbs, monkeypatch):
+def test_long_reason_is_truncated(verbs, monkeypatch):
     found = verbs._feed.read_pending(args().Pod)
     refused = Pending(found.pod, None, RequestError("x" * 3000))
     monkeypatch.setattr(type(verbs._feed), "read_pending", lambda *_: refused)
@@ -130,7 +130,7 @@ def test_a_long_reason_is_cut_since_it_stands_there_once_for_every_node(verbs, m
     assert (len(reason), reason[-2:]) == (500, "x…")
 
 
-def test_no_nodes_are_no_error(verbs):
+def test_empty_node_list_is_not_an_error(verbs):
     assert encoded(decide(verbs, args([]))) == {"NodeNames": []}
 
 
@@ -145,14 +145,14 @@ def test_no_nodes_are_no_error(verbs):
         ({"Pod": pod(), "Nodes": {"items": [{}]}}, "Nodes.items"),
     ],
 )
-def test_what_a_verb_needs_is_named_where_it_is_missing(verbs, verb, wrong, sentence):
+def test_missing_or_invalid_argument_is_named(verbs, verb, wrong, sentence):
     decoded = msgspec.json.decode(json.dumps(wrong), type=Args)
     with pytest.raises(BadArgsError, match=sentence):
         decide(verbs, decoded) if verb == "filter" else verbs.prioritize(decoded)
 
 
 @given(st.lists(st.sampled_from([*ALL, "another"]), unique=True), st.sampled_from([0, 4, 10, 17]))
-def test_every_node_asked_about_is_answered_and_no_other(names, memory):
+def test_filter_answers_exactly_the_nodes_in_the_request(names, memory):
     result = decide(make_verbs(), args(names, memory=memory))
     failed = result.FailedNodes or {}
     assert sorted([*result.NodeNames, *failed]) == sorted(names)
@@ -160,7 +160,7 @@ def test_every_node_asked_about_is_answered_and_no_other(names, memory):
 
 
 @pytest.mark.parametrize(("policy", "order"), [("binpack", "empty half full"), ("spread", "full half empty")])
-def test_nodes_are_scored_by_the_policy_of_the_cluster_or_of_the_pod(policy, order):
+def test_nodes_are_scored_by_policy_of_cluster_or_pod(policy, order):
     own = {"request": {"c": {"policy": policy}}}
     for verbs, of_pod in ((make_verbs(Policy(policy)), {}), (make_verbs(), own)):
         scores = {each.Host: each.Score for each in verbs.prioritize(args(order.split(), **of_pod))}
@@ -168,7 +168,7 @@ def test_nodes_are_scored_by_the_policy_of_the_cluster_or_of_the_pod(policy, ord
         assert len(set(scores.values())) == 3
 
 
-def test_nodes_unknown_and_pods_without_cards_score_nothing(verbs):
+def test_unknown_nodes_and_pods_without_cards_score_zero(verbs):
     assert {each.Host: each.Score for each in verbs.prioritize(args(["stranger", "full"]))} == {
         "stranger": 0,
         "full": 10,
@@ -183,7 +183,7 @@ def test_scores_follow_the_ledger(verbs):
     assert verbs.prioritize(args(["full"]))[0].Score == 0
 
 
-async def test_others_are_served_while_many_nodes_are_searched():
+async def test_filter_yields_to_event_loop_while_searching_many_nodes():
     ledger = Ledger(unit_bytes=1)
     for number in range(200):
         ledger.put_node(f"n{number}", build_inventory("a", memory=16 + number))

@@ -49,13 +49,13 @@ def take(ledger, node, count=1):
     ledger.reserve(PodRef("d", node, node), node, build_request(cards=count), Policy.TOPOLOGY)
 
 
-def test_nodes_with_better_connections_are_better():
+def test_better_connected_nodes_score_higher():
     verbs, _ = build_verbs()
     scores = prioritize(verbs, cards(2))
     assert scores["linked"] > scores["switch"] > scores["flat"]
 
 
-def test_scores_are_those_of_what_is_asked_for_and_follow_the_nodes():
+def test_topology_scores_depend_on_card_count_and_free_cards():
     verbs, ledger = build_verbs()
     four, one = prioritize(verbs, cards(4)), prioritize(verbs, cards(1))
     assert four["linked"] == MAX_SCORE > one["linked"]
@@ -66,7 +66,7 @@ def test_scores_are_those_of_what_is_asked_for_and_follow_the_nodes():
 
 
 @pytest.mark.parametrize("named", ["c0", "c1"])
-def test_any_container_may_ask_for_the_policy(named):
+def test_any_container_can_request_the_topology_policy(named):
     verbs, ledger = build_verbs(Policy.BINPACK)
     take(ledger, "flat")
     assert max(prioritize(verbs, cards(1), cards(2)).items(), key=lambda each: each[1])[0] == "flat"
@@ -74,14 +74,14 @@ def test_any_container_may_ask_for_the_policy(named):
     assert scores["linked"] > scores["flat"]
 
 
-def test_pods_of_kubegpu_are_scored_by_connections_whatever_the_clusters_policy():
+def test_kubegpu_pods_are_scored_by_topology_under_any_cluster_policy():
     verbs, _ = build_verbs(Policy.BINPACK)
     assert set(prioritize(verbs, cards(2)).values()) == {0}
     scores = prioritize(verbs, {"nvidia.com/gpu": 2})
     assert scores["linked"] > scores["switch"] > scores["flat"]
 
 
-def test_nodes_that_a_call_does_not_come_to_are_scored_by_their_use_and_looked_at_by_the_next(monkeypatch):
+def test_nodes_beyond_the_step_limit_are_scored_by_usage_and_later_by_topology(monkeypatch):
     verbs, ledger = build_verbs()
     expected = prioritize(verbs, cards(3))
     monkeypatch.setattr(link_scores, "_STEPS", 2)
@@ -93,7 +93,7 @@ def test_nodes_that_a_call_does_not_come_to_are_scored_by_their_use_and_looked_a
     assert found[0]["switch"] == found[0]["flat"] == 0
 
 
-def test_what_is_known_of_states_is_discarded_before_it_is_too_much(monkeypatch):
+def test_topology_state_cache_is_bounded(monkeypatch):
     monkeypatch.setattr(link_scores, "_MOST_STATES", 2)
     verbs, ledger = build_verbs()
     expected = prioritize(verbs, cards(2))
@@ -101,7 +101,7 @@ def test_what_is_known_of_states_is_discarded_before_it_is_too_much(monkeypatch)
     assert prioritize(verbs, cards(2)) == {**expected, "flat": prioritize(build_verbs()[0], cards(2))["flat"] + 1}
 
 
-def test_scores_of_so_many_requests_are_kept_and_the_oldest_forgotten(monkeypatch):
+def test_topology_score_cache_evicts_the_oldest_request(monkeypatch):
     monkeypatch.setattr(module, "_MOST_SHAPES", 2)
     verbs, _ = build_verbs()
     first = prioritize(verbs, cards(1))

@@ -15,7 +15,7 @@ def ready(*, is_so: bool | None, message: str = ""):
     return state(ConditionType.READY, Reason.READY if is_so else Reason.PENDING, message, holds=is_so)
 
 
-def test_the_time_is_that_of_the_last_change_of_the_status_and_not_of_its_words():
+def test_transition_time_changes_only_with_status():
     first = merge_conditions([], [ready(is_so=False)], now=BEFORE, generation=1)
     same = merge_conditions(first, [ready(is_so=False, message="2 of 3 nodes")], now=NOW, generation=2)
     other = merge_conditions(same, [ready(is_so=True)], now=NOW, generation=2)
@@ -26,7 +26,7 @@ def test_the_time_is_that_of_the_last_change_of_the_status_and_not_of_its_words(
 
 
 @pytest.mark.parametrize(("is_so", "status"), [(True, "True"), (False, "False"), (None, "Unknown")])
-def test_what_nobody_knows_is_unknown_and_does_not_hold(is_so, status):
+def test_unknown_condition_has_status_unknown_and_does_not_hold(is_so, status):
     conditions = [ready(is_so=is_so)]
     assert conditions[0].status == status
     assert holds(conditions, ConditionType.READY) == (is_so is True)
@@ -34,7 +34,7 @@ def test_what_nobody_knows_is_unknown_and_does_not_hold(is_so, status):
     assert not holds(conditions, ConditionType.VERIFIED)
 
 
-def test_a_message_is_short_and_zeros_are_written():
+def test_condition_message_is_bounded_and_zero_counts_are_written():
     message = ready(is_so=False, message="\x1b[31m" + "x" * 5000).message
     assert len(message) <= 1024
     assert "\x1b" not in message
@@ -49,7 +49,7 @@ def test_a_message_is_short_and_zeros_are_written():
     }
 
 
-def test_a_cache_of_a_namespace_is_for_that_alone_whatever_it_names():
+def test_namespaced_cache_ignores_workload_namespaces():
     spec = CacheSpec(workload_namespaces=("b", "a", "b"))
     one = Cache(CacheMeta(name="x", namespace="team"), spec)
     two = Cache(CacheMeta(name="x"), spec)

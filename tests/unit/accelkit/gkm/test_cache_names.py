@@ -15,7 +15,7 @@ KEYS = ["team/cache", "/cache", "team/" + "a" * 253, "/" + "a" * 252 + "b", "tea
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_whatever_a_cache_is_called_names_and_labels_fit(key):
+def test_names_and_labels_are_valid_for_any_cache_name(key):
     for value in names.build_labels(key, DIGEST).values():
         assert LABEL.fullmatch(value)
     for name in (names.name_claim(key), names.name_pinned_claim(key, DIGEST), names.name_volume(key, "team", DIGEST)):
@@ -24,17 +24,17 @@ def test_whatever_a_cache_is_called_names_and_labels_fit(key):
 
 
 @pytest.mark.parametrize("middle", ["-" * 240, "a." * 120, "-" * 225 + "a.b" + "-" * 10, "a" * 240])
-def test_the_pinned_claim_of_a_long_name_begins_as_admission_policies_expect(middle):
+def test_pinned_claim_name_starts_with_the_long_cache_name(middle):
     name = f"a{middle}b"
     assert names.name_pinned_claim(f"team/{name}", DIGEST).startswith(name[:200])
 
 
-def test_the_claim_is_named_as_the_cache_and_the_pinned_one_after_it_with_12_digits():
+def test_claim_has_cache_name_and_pinned_claim_adds_12_digest_digits():
     assert names.name_claim("team/cache") == names.name_claim("/cache") == "cache"
     assert names.name_pinned_claim("team/cache", DIGEST) == "cache-abababababab"
 
 
-def test_folders_volumes_and_links_of_what_differs_have_different_names():
+def test_folder_volume_and_link_names_are_unique():
     volumes = {
         names.name_volume(key, namespace, digest)
         for key in ("a/b", "/b", "/a")
@@ -49,7 +49,7 @@ def test_folders_volumes_and_links_of_what_differs_have_different_names():
     assert names.build_cache_path(DIGEST, "").endswith(f"/sha256-{'ab' * 32}/cache")
 
 
-def test_the_path_of_a_volume_has_its_namespace_and_what_differs_has_another_path():
+def test_volume_path_contains_namespace_and_is_unique():
     paths = {
         names.build_volume_path(key, namespace, digest, path)
         for key in ("a/c", "/c")
@@ -64,7 +64,7 @@ def test_the_path_of_a_volume_has_its_namespace_and_what_differs_has_another_pat
     assert names.build_volume_path("a/c", "b", DIGEST, "/a").startswith(names.build_entry_path("b", "") + "/")
 
 
-def test_labels_tell_caches_apart():
+def test_cache_labels_are_unique():
     one, two = (names.build_labels("team/" + "a" * 200 + end)[CACHE_NAME_LABEL] for end in ("b", "c"))
     assert one != two
     assert len(one) == len(two) == 63
@@ -73,7 +73,7 @@ def test_labels_tell_caches_apart():
     assert CACHE_DIGEST_LABEL not in labels[0]
 
 
-def test_the_name_of_a_pinned_claim_is_read_as_it_was_written_also_where_it_was_shortened():
+def test_pinned_claim_name_is_parsed_even_if_shortened():
     for key in ("team/llama", "/llama-0123456789ab", "team/" + "a" * 253):
         claim = names.name_pinned_claim(key, DIGEST)
         assert len(claim) <= 253

@@ -26,18 +26,18 @@ REASONS = [*Reason, *(each for each in RejectionReason if each not in set(Reason
 RETRYABLE = UNDECIDED | {Reason.PENDING, Reason.RETRYING}
 
 
-def test_no_reason_is_of_two_kinds():
+def test_reason_groups_are_disjoint():
     groups = [UNDER_WAY, UNDECIDED, NOT_MEANT]
     assert len(frozenset.union(*groups)) == sum(map(len, groups))
 
 
 @pytest.mark.parametrize("reason", RejectionReason)
-def test_what_signatures_call_no_verdict_is_none(reason):
+def test_undecided_reasons_are_the_retryable_rejections(reason):
     assert reason.retryable == (reason in UNDECIDED)
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_a_node_fails_where_it_is_neither_under_way_nor_not_meant(reason):
+def test_node_fails_unless_reason_is_under_way_or_not_meant(reason):
     ready = state(ConditionType.READY, reason, "says so", holds=False)
     view = CacheNodeReport("n", NodeCacheStatus(conditions=[ready]))
     assert (view.failure is None) == (reason in UNDER_WAY | NOT_MEANT)
@@ -46,7 +46,7 @@ def test_a_node_fails_where_it_is_neither_under_way_nor_not_meant(reason):
 
 
 @pytest.mark.parametrize("reason", REASONS)
-async def test_agent_and_module_take_the_same_for_a_refusal(reason, monkeypatch):
+async def test_agent_and_module_treat_the_same_reasons_as_refusals(reason, monkeypatch):
     monkeypatch.setattr(cache_objects, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(cache_objects, "_VERDICT_SECONDS", 0.0)
     verified = state(ConditionType.VERIFIED, reason, "says so", holds=False)
@@ -71,7 +71,7 @@ async def test_agent_and_module_take_the_same_for_a_refusal(reason, monkeypatch)
 
 @pytest.mark.parametrize("reason", sorted(map(str, RETRYABLE)))
 @pytest.mark.parametrize("digest", ["", "sha256:" + "a" * 64])
-def test_of_what_nobody_could_ask_nobody_knows_whether_it_is_verified(reason, digest):
+def test_verification_is_unknown_after_retryable_failure(reason, digest):
     cache = Cache(
         CacheMeta(name="c", namespace="team"), CacheSpec(image="q.io/a/b:v1"), CacheStatus(resolved_digest=digest)
     )

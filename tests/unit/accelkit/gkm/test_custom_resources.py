@@ -42,12 +42,12 @@ KINDS = [
 ]
 
 
-def test_there_is_a_file_for_each_kind_and_no_other():
+def test_each_kind_has_exactly_one_crd_file():
     assert {each.stem for each in FOLDER.iterdir()} == {each[0] for each in KINDS}
 
 
 @pytest.mark.parametrize(("plural", "kind", "scope", "path"), KINDS)
-def test_a_kind_has_the_names_by_which_programs_ask_for_it(plural, kind, scope, path):
+def test_crd_names_match_the_api_paths_of_clients(plural, kind, scope, path):
     crd = read(plural)
     spec = crd["spec"]
     (version,) = spec["versions"]
@@ -142,12 +142,12 @@ def scalar_differences(type_: Any, there: Json, where: str) -> Iterator[str]:
         ("signerpolicies", "spec", PolicySpec),
     ],
 )
-def test_a_schema_and_its_struct_have_the_same_fields_types_and_defaults(plural, part, struct):
+def test_schema_matches_fields_types_and_defaults_of_its_struct(plural, part, struct):
     where = "policy" if struct is PolicySpec else part
     assert list(differences(struct, schema(plural)["properties"][part], where)) == []
 
 
-def test_the_comparison_finds_what_differs():
+def test_schema_comparison_finds_differences():
     there = {
         "type": "object",
         "properties": {"image": {"type": "integer"}, "delivery": {"type": "string", "enum": ["auto"], "default": "x"}},
@@ -160,7 +160,7 @@ def test_the_comparison_finds_what_differs():
 @pytest.mark.parametrize(
     ("one", "other"), [("gkmcaches", "clustergkmcaches"), ("gkmcachenodes", "clustergkmcachenodes")]
 )
-def test_both_scopes_have_the_same_schema_but_for_namespaces_and_words(one, other):
+def test_both_scopes_have_the_same_schema_except_namespaces_and_descriptions(one, other):
     def stripped(node: Any) -> Any:
         if isinstance(node, dict):
             return {k: stripped(v) for k, v in node.items() if k not in ("description", "workloadNamespaces")}
@@ -170,7 +170,7 @@ def test_both_scopes_have_the_same_schema_but_for_namespaces_and_words(one, othe
 
 
 @pytest.mark.parametrize("plural", [each[0] for each in KINDS])
-def test_everything_is_typed_and_what_users_write_is_bounded(plural):
+def test_schema_is_fully_typed_and_spec_fields_are_bounded(plural):
     for where, node in walk(schema(plural), ""):
         assert "x-kubernetes-preserve-unknown-fields" not in node, where
         assert node["type"] in ("object", "array", "string", "integer", "boolean"), where
@@ -190,7 +190,7 @@ def walk(node: Json, where: str) -> Iterator[tuple[str, Json]]:
             yield from walk(node[name], f"{where}[]")
 
 
-def test_a_policy_that_the_schema_would_drop_a_null_of_keeps_it_and_is_refused():
+def test_null_fields_of_policy_are_preserved_and_refused():
     """Null is dropped where it may not be, and without these more would be trusted."""
     spec = schema("signerpolicies")["properties"]["spec"]["properties"]
     signer = spec["signers"]["items"]["properties"]

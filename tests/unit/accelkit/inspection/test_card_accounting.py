@@ -31,7 +31,7 @@ def findings(ledger, min_free=0):
     return [(each.card, each.kind) for each in check(view(ledger.list_nodes()), min_free_bytes=min_free * GIB)]
 
 
-def test_the_words_for_findings_are_those_that_programs_know():
+def test_finding_kinds_have_stable_names():
     assert {each.value for each in FindingKind} == {
         "over_capacity",
         "shared_whole_card",
@@ -42,7 +42,7 @@ def test_the_words_for_findings_are_those_that_programs_know():
     }
 
 
-def test_a_card_over_capacity_is_found_with_its_figures(ledger):
+def test_card_over_capacity_is_found_with_its_amounts(ledger):
     hold(ledger, "p", "a", 12)
     hold(ledger, "q", "a", 8)
     message = "card a of n has 16 GiB, but its shares use 20 GiB"
@@ -51,7 +51,7 @@ def test_a_card_over_capacity_is_found_with_its_figures(ledger):
     ]
 
 
-def test_a_card_short_of_room_is_found_only_where_room_is_asked_for(ledger):
+def test_low_free_card_is_found_only_if_minimum_is_set(ledger):
     hold(ledger, "p", "a", 14)
     assert findings(ledger) == []
     assert findings(ledger, min_free=2) == []
@@ -61,13 +61,13 @@ def test_a_card_short_of_room_is_found_only_where_room_is_asked_for(ledger):
     ]
 
 
-def test_a_card_of_unknown_memory_is_neither_full_nor_short_of_room(ledger):
+def test_card_with_unknown_memory_is_neither_full_nor_low_on_free_memory(ledger):
     hold(ledger, "p", "b", 4)
     assert findings(ledger, min_free=1) == []
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, False), (True, True)])
-def test_a_whole_card_that_another_pod_holds_too_is_found(ledger, first, second):
+def test_shared_whole_card_is_found(ledger, first, second):
     hold(ledger, "p", "a", 0, whole=first)
     hold(ledger, "q", "a", 0, whole=second)
     message = "card a of n is assigned to one pod as a whole card, but other pods also hold shares of it"
@@ -76,19 +76,19 @@ def test_a_whole_card_that_another_pod_holds_too_is_found(ledger, first, second)
     ]
 
 
-def test_a_card_may_be_over_capacity_and_given_whole_to_one_of_two(ledger):
+def test_whole_card_with_another_share_is_over_capacity_and_shared(ledger):
     hold(ledger, "p", "a", 16, whole=True)
     hold(ledger, "q", "a", 4)
     assert findings(ledger) == [("a", FindingKind.OVER_CAPACITY), ("a", FindingKind.SHARED_WHOLE_CARD)]
 
 
-def test_containers_of_one_pod_on_its_whole_card_are_in_order(ledger):
+def test_containers_of_one_pod_on_its_whole_card_are_no_finding(ledger):
     containers = {"i": (Share("a", 16 * GIB, whole=True),), "c": (Share("a", 16 * GIB, whole=True),)}
     ledger.confirm(PodRef("d", "p", "p"), "n", Assignment(containers), [("i", Kind.INIT), ("c", Kind.APP)])
     assert findings(ledger) == []
 
 
-def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
+def test_share_of_card_missing_from_inventory_is_found(ledger):
     hold(ledger, "p", "z", 4)
     message = "card z of n is held by pods, but the node's inventory does not list it"
     assert check(view(ledger.list_nodes()), min_free_bytes=GIB) == [
@@ -96,7 +96,7 @@ def test_shares_of_a_card_that_no_inventory_names_are_found(ledger):
     ]
 
 
-def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
+def test_pod_without_assignment_is_found_with_its_problem(ledger):
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "p", "p"), "n", build_request(4 * GIB), "it has none"))
     message = "pod d/p holds cards of n, but their IDs are unknown: it has none"
     assert check(view(ledger.list_nodes())) == [
@@ -104,13 +104,13 @@ def test_a_pod_without_assignment_is_found_with_its_problem(ledger):
     ]
 
 
-def test_findings_are_sorted_by_node_with_cards_in_the_nodes_own_order(ledger):
+def test_findings_are_sorted_by_node_and_inventory_order_of_cards(ledger):
     ledger.put_node("m", build_inventory("c", "b", memory=GIB, unit_bytes=GIB))
     found = check(view(ledger.list_nodes()), min_free_bytes=20 * GIB)
     assert [(each.node, each.card) for each in found] == [("m", "c"), ("m", "b"), ("n", "a")]
 
 
-def test_a_node_whose_inventory_cannot_be_read_is_found():
+def test_unreadable_inventory_is_found():
     ledger = Ledger(unit_bytes=GIB)
     ledger.put_node("n", InventoryError("garbled"))
     message = "the cards of n are unknown: node's accelkit inventory is unknown: garbled"
@@ -119,7 +119,7 @@ def test_a_node_whose_inventory_cannot_be_read_is_found():
     ]
 
 
-def test_a_node_without_inventory_is_no_finding_until_pods_hold_cards_there(ledger):
+def test_node_without_inventory_is_a_finding_only_if_pods_hold_cards(ledger):
     ledger.put_node("n", None)
     assert findings(ledger) == []
     hold(ledger, "p", "a", 4)

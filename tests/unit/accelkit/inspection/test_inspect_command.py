@@ -47,7 +47,7 @@ def kubeconfig(hostile_registry, answer, tmp_path):
     return write_kubeconfig(tmp_path, hostile_registry.url)
 
 
-def test_people_read_the_table(extender):
+def test_inspect_prints_table_by_default(extender):
     result = run("--extender", extender.url)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -61,7 +61,7 @@ def test_people_read_the_table(extender):
     ]
 
 
-def test_scripts_for_kubectl_inspect_gpushare_read_its_table(extender):
+def test_aliyun_layout_prints_table_of_kubectl_inspect_gpushare(extender):
     result = run("--layout", "aliyun", ACCELKIT_EXTENDER=extender.url)
     assert result.stdout.splitlines()[:2] == [
         "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)",
@@ -69,25 +69,25 @@ def test_scripts_for_kubectl_inspect_gpushare_read_its_table(extender):
     ]
 
 
-def test_programs_read_json_or_yaml(extender, inspection):
+def test_inspect_prints_json_and_yaml(extender, inspection):
     shown = run("--extender", extender.url, "-o", "json").stdout
     assert msgspec.json.decode(shown, type=Inspection) == inspection
     assert YAML(typ="safe").load(run("--extender", extender.url, "-o", "yaml").stdout) == json.loads(shown)
 
 
-def test_one_node_is_asked_for_by_its_name(hostile_registry, answer, inspection):
+def test_node_argument_requests_one_node(hostile_registry, answer, inspection):
     answer(hostile_registry, "/inspect/n", inspection)
     assert run("n", "--extender", hostile_registry.url).exit_code == 0
     assert [each.path for each in hostile_registry.requests] == ["/inspect/n"]
 
 
-def test_what_the_extender_refuses_is_one_line_and_exit_code_1(hostile_registry, answer):
+def test_extender_error_is_one_line_with_exit_code_1(hostile_registry, answer):
     answer(hostile_registry, "/inspect/x", {"error": "there is no node 'x'"}, status=404)
     result = run("x", "--extender", hostile_registry.url)
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: there is no node 'x'\n")
 
 
-def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, inspection):
+def test_tls_options_are_used_for_the_extender(tmp_path, answer, inspection):
     context, authority = serving(tmp_path, "extender.accelkit.svc")
     chain = tmp_path / "server.pem"
     with HostileRegistry(tls=context) as registry:
@@ -99,19 +99,19 @@ def test_an_extender_with_tls_is_asked_as_the_options_say(tmp_path, answer, insp
     assert f"Error: cannot reach the extender at {registry.url}" in refused.stderr
 
 
-def test_certificates_for_no_extender_are_an_error():
+def test_tls_options_without_extender_are_an_error():
     result = run("--server-name", "x", KUBECONFIG="/none")
     assert result.stderr.startswith("Error: cannot use certificates without an extender; set --extender")
 
 
 @pytest.mark.parametrize("option", ["--ca", "--cert", "--key", "--kubeconfig"])
-def test_a_folder_in_the_place_of_a_file_is_wrong_usage(tmp_path, option):
+def test_directory_in_place_of_a_file_is_a_usage_error(tmp_path, option):
     result = run(option, tmp_path)
     assert result.exit_code == 2
     assert "is a directory" in result.stderr
 
 
-def test_the_api_server_is_read_where_that_is_asked_for(kubeconfig):
+def test_from_api_option_reads_from_api_server(kubeconfig):
     shown = json.loads(run("--from-api", "-o", "json", KUBECONFIG=str(kubeconfig)).stdout)
     cards = {card["id"]: card["used_bytes"] for node in shown["nodes"] for card in node["cards"]}
     assert cards == {"a": 4 * GIB, "b": 0}
@@ -119,7 +119,7 @@ def test_the_api_server_is_read_where_that_is_asked_for(kubeconfig):
     assert [node["name"] for node in one["nodes"]] == ["n"]
 
 
-def test_a_node_that_the_api_server_does_not_know_is_an_error_with_a_next_step(kubeconfig):
+def test_unknown_node_is_an_error_with_next_step(kubeconfig):
     result = run("x", "--from-api", "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
     assert result.stderr == "Error: node 'x' does not exist; list the nodes with cards by `accelkit inspect`\n"
@@ -133,13 +133,13 @@ def serve_through_the_proxy(server, answer, inspection, namespace="accelkit", se
     answer(server, f"{services}/https:{service}:read/proxy/inspect", inspection)
 
 
-def test_without_options_the_extender_is_asked_through_the_api_server(hostile_registry, answer, inspection, kubeconfig):
+def test_inspect_uses_the_service_proxy_by_default(hostile_registry, answer, inspection, kubeconfig):
     serve_through_the_proxy(hostile_registry, answer, inspection)
     result = run("-o", "json", KUBECONFIG=str(kubeconfig))
     assert msgspec.json.decode(result.stdout, type=Inspection) == inspection
     assert hostile_registry.requests[-1].headers["X-Accelkit-Token"] == "t"
 
 
-def test_the_extender_may_be_elsewhere_in_the_cluster(hostile_registry, answer, inspection, kubeconfig):
+def test_namespace_and_service_options_locate_the_extender(hostile_registry, answer, inspection, kubeconfig):
     serve_through_the_proxy(hostile_registry, answer, inspection, "x", "y")
     assert run("--namespace", "x", "--service", "y", "--kubeconfig", kubeconfig).exit_code == 0

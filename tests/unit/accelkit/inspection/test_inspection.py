@@ -40,7 +40,7 @@ def node_of(ledger, name="n"):
     return {node.name: node for node in view(ledger.list_nodes()).nodes}[name]
 
 
-def test_a_card_shows_its_shares_and_what_is_left(ledger):
+def test_card_lists_its_shares_and_free_memory(ledger):
     for name, memory in (("q", 4), ("p", 8)):
         ledger.reserve(make_ref(name), "n", build_request(memory * GIB), Policy.BINPACK)
     ledger.accept("uid-p")
@@ -52,7 +52,7 @@ def test_a_card_shows_its_shares_and_what_is_left(ledger):
     ]
 
 
-def test_a_container_with_several_cards_shows_what_connects_them(ledger):
+def test_container_with_several_cards_lists_their_links(ledger):
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards, topology=("XDC", "DXC", "CCX")))
     ledger.reserve(make_ref("p"), "n", build_request(cards=2), Policy.TOPOLOGY)
     ledger.reserve(make_ref("q"), "n", build_request(cards=1), Policy.TOPOLOGY)
@@ -61,7 +61,7 @@ def test_a_container_with_several_cards_shows_what_connects_them(ledger):
     assert node_of(ledger).sets[0].links == {}
 
 
-def test_a_card_shows_all_that_its_inventory_tells_of_it(ledger):
+def test_card_view_contains_all_inventory_fields(ledger):
     told = Card(
         *("a", "vendor", "model", 16 * GIB, GIB),
         health=Health.UNHEALTHY,
@@ -86,7 +86,7 @@ def test_a_card_shows_all_that_its_inventory_tells_of_it(ledger):
     ]
 
 
-def test_a_share_shows_all_that_its_assignment_tells_of_it(ledger):
+def test_share_view_contains_all_assignment_fields(ledger):
     shares = (Share("a", 4 * GIB, compute=250), Share("b", 16 * GIB, whole=True))
     ledger.confirm(make_ref("p"), "n", Assignment({"c": shares}), [("c", Kind.APP)])
     shared, whole, _ = node_of(ledger).cards
@@ -95,14 +95,14 @@ def test_a_share_shows_all_that_its_assignment_tells_of_it(ledger):
     assert (shared.used_compute, shared.whole, whole.used_compute, whole.whole) == (250, False, 0, True)
 
 
-def test_what_no_assignment_says_is_not_free(ledger):
+def test_uncounted_shares_are_not_free(ledger):
     card = Card("a", "v", "m", 16 * GIB)
     ledger.put_node("n", Inventory(GIB, (card,), uncounted=(Share("a", 4 * GIB, 250),)))
     shown = node_of(ledger).cards[0]
     assert (shown.used_bytes, shown.free_bytes, shown.used_compute, shown.shares) == (4 * GIB, 12 * GIB, 250, [])
 
 
-def test_totals_are_the_sums_of_the_cards(ledger):
+def test_totals_are_sums_over_cards(ledger):
     ledger.put_node("m", build_inventory("a", memory=8 * GIB, unit_bytes=GIB))
     ledger.reserve(make_ref("p"), "n", build_request(4 * GIB, cards=2), Policy.BINPACK)
     ledger.reserve(make_ref("q"), "m", build_request(), Policy.BINPACK)
@@ -114,7 +114,7 @@ def test_totals_are_the_sums_of_the_cards(ledger):
     assert shown.totals == Totals(4, 40 * GIB, 16 * GIB, 24 * GIB)
 
 
-def test_what_an_init_container_passes_on_costs_the_card_once(ledger):
+def test_memory_reused_from_init_container_is_counted_once(ledger):
     containers = (ContainerRequest("i", Kind.INIT, 1, 8 * GIB), ContainerRequest("c", Kind.APP, 1, 4 * GIB))
     ledger.reserve(make_ref("p"), "n", PodRequest(containers), Policy.BINPACK)
     card = node_of(ledger).cards[0]
@@ -122,7 +122,7 @@ def test_what_an_init_container_passes_on_costs_the_card_once(ledger):
     assert {share.container: share.memory_bytes for share in card.shares} == {"i": 8 * GIB, "c": 4 * GIB}
 
 
-def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
+def test_held_card_missing_from_inventory_is_listed_as_unknown(ledger):
     ledger.reserve(make_ref("p"), "n", build_request(4 * GIB), Policy.BINPACK)
     ledger.put_node("n", Inventory(GIB, INVENTORY.cards[1:]))
     *_, lost = node_of(ledger).cards
@@ -141,7 +141,7 @@ def test_a_card_that_pods_hold_and_no_inventory_names_is_shown_as_lost(ledger):
     assert node_of(ledger).totals == Totals(2, 16 * GIB, 4 * GIB, 12 * GIB)
 
 
-def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
+def test_pod_without_assignment_is_listed_with_its_problem(ledger):
     ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", build_request(4 * GIB), "it has none"))
     ledger.confirm_unassigned(UnassignedPod(make_ref("q"), "n", build_request(), "it is garbled"))
     assert node_of(ledger).unassigned == [
@@ -150,21 +150,21 @@ def test_a_pod_without_assignment_is_shown_with_its_problem(ledger):
     ]
 
 
-def test_a_node_with_an_unknown_inventory_keeps_its_cards_and_says_what_is_wrong(ledger):
+def test_node_with_unknown_inventory_keeps_its_cards_and_reports_the_problem(ledger):
     ledger.put_node("n", InventoryError("garbled"))
     node = node_of(ledger)
     assert (node.state, node.problem) == ("unknown", "node's accelkit inventory is unknown: garbled")
     assert [card.id for card in node.cards] == ["a", "b", "c"]
 
 
-def test_a_node_in_another_unit_than_the_clusters_says_so(ledger):
+def test_node_with_another_memory_unit_reports_the_problem(ledger):
     ledger.put_node("n", Inventory(2**28, INVENTORY.cards))
     node = node_of(ledger)
     assert (node.state, node.unit_bytes) == ("unknown", 2**28)
     assert node.problem == "node does not use the cluster's memory unit: it still uses 256MiB"
 
 
-def test_nodes_without_cards_and_pods_are_left_out(ledger):
+def test_nodes_without_cards_and_pods_are_omitted(ledger):
     ledger.put_node("bare", None)
     ledger.put_node("garbled", InventoryError("garbled"))
     ledger.put_node("held", None)
@@ -175,7 +175,7 @@ def test_nodes_without_cards_and_pods_are_left_out(ledger):
 
 
 @pytest.mark.parametrize(("given", "expected"), [(2 * GIB, 2 * GIB), (None, GIB)])
-def test_the_unit_is_the_clusters_or_else_the_first_nodes_that_has_one(ledger, given, expected):
+def test_unit_is_that_of_the_cluster_or_of_the_first_node_with_a_unit(ledger, given, expected):
     ledger.put_node("bare", None)
     ledger.put_node("o", Inventory(4 * GIB, ()))
     found = assemble([view_node(each) for each in ledger.list_nodes()], given)
@@ -194,7 +194,7 @@ def api():
 
 
 @pytest.mark.parametrize(("node", "selector"), [(None, None), ("n", "spec.nodeName=n")])
-async def test_the_api_server_alone_shows_what_the_ledger_would(api, node, selector):
+async def test_inspection_from_api_server_matches_the_ledger(api, node, selector):
     shown = await inspect_cluster(api, node=node)
     assert shown.unit_bytes == GIB
     assert [(card.id, card.used_bytes) for card in shown.nodes[0].cards] == [("a", 0), ("b", 4 * GIB), ("c", 0)]
@@ -202,7 +202,7 @@ async def test_the_api_server_alone_shows_what_the_ledger_would(api, node, selec
 
 
 @pytest.mark.parametrize("node", [None, "n"])
-async def test_a_node_shows_its_internal_address(api, node):
+async def test_node_view_contains_its_internal_address(api, node):
     addresses = [
         {"type": "Hostname", "address": "n.example"},
         {"type": "InternalIP", "address": "10.0.0.1"},
@@ -213,7 +213,7 @@ async def test_a_node_shows_its_internal_address(api, node):
     assert [each.address for each in (await inspect_cluster(api, node=node)).nodes] == ["10.0.0.1"]
 
 
-async def test_of_one_node_no_other_is_shown(api):
+async def test_inspection_of_one_node_omits_other_nodes(api):
     api.store(NODES, {"metadata": {"name": "bare"}})
     shown = await inspect_cluster(api, node="bare")
     assert [(each.name, each.state, each.cards) for each in shown.nodes] == [("bare", "none", [])]
@@ -221,7 +221,7 @@ async def test_of_one_node_no_other_is_shown(api):
 
 
 @pytest.mark.parametrize("node", [None, "n"])
-async def test_a_node_that_left_its_pods_behind_has_no_address(api, node):
+async def test_deleted_node_with_pods_has_no_address(api, node):
     del api.objects[build_node_path("n")]
     (shown,) = (await inspect_cluster(api, node=node)).nodes
     assert (shown.name, shown.state, shown.address) == ("n", "none", "")
@@ -229,7 +229,7 @@ async def test_a_node_that_left_its_pods_behind_has_no_address(api, node):
 
 
 @pytest.mark.parametrize(("resource", "used"), [("aliyun.com/gpu-mem", 4 * GIB), ("gpu.intel.com/i915", 0)])
-async def test_pods_are_counted_in_every_dialect_that_our_agent_serves_and_in_no_other(api, resource, used):
+async def test_pods_count_in_dialects_served_by_accelkit_only(api, resource, used):
     container = {"name": "c", "resources": {"limits": {resource: "4"}}}
     api.objects[build_pod_path("d", "p")]["spec"]["containers"] = [container]
     if not used:
@@ -239,6 +239,6 @@ async def test_pods_are_counted_in_every_dialect_that_our_agent_serves_and_in_no
     assert (node.totals.used_bytes, node.unassigned) == (used, [])
 
 
-async def test_a_node_that_does_not_exist_is_an_error_with_a_next_step(api):
+async def test_missing_node_is_an_error_with_next_step(api):
     with pytest.raises(ServiceError, match="node 'x' does not exist; list the nodes with cards by `accelkit inspect`"):
         await inspect_cluster(api, node="x")

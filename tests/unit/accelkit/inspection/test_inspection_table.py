@@ -54,7 +54,7 @@ def style_of(ledger, text):
     return next(style for piece, style in pieces(view(ledger.list_nodes())) if text in piece)
 
 
-def test_cards_pods_and_totals_stand_below_each_other(ledger):
+def test_cards_pods_and_totals_are_aligned_in_columns(ledger):
     put(ledger, CARD, Card("long", "v", "H100", None))
     hold(ledger, "p", "a", 8, compute=250)
     hold(ledger, "pod-with-a-long-name", "long", whole=True)
@@ -75,7 +75,7 @@ def test_cards_pods_and_totals_stand_below_each_other(ledger):
     ]
 
 
-def test_what_connects_several_cards_of_a_container_stands_below_the_cards(ledger):
+def test_links_of_a_multi_card_container_are_listed_below_the_cards(ledger):
     cards = [Card(name, "v", "m", 16 * GIB) for name in "abc"]
     ledger.put_node("n", Inventory(GIB, tuple(cards), topology=("XDS", "DXS", "SSX")))
     shares = tuple(Share(card, 16 * GIB, whole=True) for card in "abc")
@@ -85,7 +85,7 @@ def test_what_connects_several_cards_of_a_container_stands_below_the_cards(ledge
     assert "  d/p [c] has 3 cards, the links are unknown" in lines(ledger)
 
 
-def test_no_name_of_a_pod_is_cut_where_output_is_narrow(ledger):
+def test_pod_names_are_not_truncated_on_narrow_terminal(ledger):
     name = "p" * 63
     hold(ledger, name, "a", 8)
     console = Console(width=80, soft_wrap=True)
@@ -108,7 +108,7 @@ def test_no_name_of_a_pod_is_cut_where_output_is_narrow(ledger):
         (1000, 999, 23, "yellow"),
     ],
 )
-def test_a_bar_is_as_long_as_what_is_held_and_warns_by_its_colour(ledger, memory, gib, filled, style):
+def test_usage_bar_has_length_and_color_of_usage(ledger, memory, gib, filled, style):
     put(ledger, Card("a", "v", "m", memory * GIB))
     if gib:
         hold(ledger, "p", "a", gib)
@@ -119,19 +119,19 @@ def test_a_bar_is_as_long_as_what_is_held_and_warns_by_its_colour(ledger, memory
         assert style_of(ledger, "░") == "bright_black"
 
 
-def test_a_card_of_unknown_memory_is_full_once_it_is_given_whole(ledger):
+def test_card_with_unknown_memory_is_full_if_assigned_as_whole_card(ledger):
     put(ledger, Card("a", "v", "m", None))
     assert card_line(ledger) == f"  a  {'░' * 24}  memory unknown         m"
     hold(ledger, "p", "a", whole=True)
     assert card_line(ledger) == f"  a  {'█' * 24}  memory unknown         m"
 
 
-def test_the_compute_of_a_whole_card_is_no_news(ledger):
+def test_compute_of_a_whole_card_is_not_printed(ledger):
     hold(ledger, "p", "a", 16, compute=1000, whole=True)
     assert "compute" not in "".join(lines(ledger))
 
 
-def test_compute_is_shown_in_percent_with_what_is_left_of_one(ledger):
+def test_compute_is_printed_as_percentage(ledger):
     hold(ledger, "p", "a", 4, compute=125)
     hold(ledger, "q", "a", 4)
     assert [line.partition("compute")[2] for line in lines(ledger)[1:4]] == [" 12.5 %", " 12.5 %", ""]
@@ -146,32 +146,32 @@ def test_compute_is_shown_in_percent_with_what_is_left_of_one(ledger):
         (Health.HEALTHY, "", "", None),
     ],
 )
-def test_a_card_that_is_not_healthy_is_marked_with_the_reason(ledger, health, reason, mark, style):
+def test_unhealthy_card_is_marked_with_its_reason(ledger, health, reason, mark, style):
     put(ledger, msgspec.structs.replace(CARD, health=health, health_reason=reason))
     assert card_line(ledger) == f"  a  {'░' * 24}          0 of 16 GiB    m{mark}"
     if style:
         assert style_of(ledger, mark) == style
 
 
-def test_a_cordoned_card_is_marked(ledger):
+def test_cordoned_card_is_marked(ledger):
     put(ledger, msgspec.structs.replace(CARD, cordoned=True))
     assert card_line(ledger).endswith(" m  cordoned")
     assert style_of(ledger, "  cordoned") == "yellow"
 
 
-def test_a_card_that_no_inventory_names_is_marked(ledger):
+def test_card_missing_from_inventory_is_marked(ledger):
     hold(ledger, "p", "lost", 4)
     assert " ".join(lines(ledger)[2].split()) == f"lost {'░' * 24} memory unknown unknown not in the inventory"
     assert style_of(ledger, "  not in the inventory") == "yellow"
 
 
-def test_a_node_whose_cards_are_not_known_says_why(ledger):
+def test_node_with_unknown_cards_prints_the_reason(ledger):
     ledger.put_node("n", InventoryError("garbled"))
     assert lines(ledger)[0] == "n  1 card, 0 of 16 GiB used  node's accelkit inventory is unknown: garbled"
     assert style_of(ledger, "garbled") == "bold yellow"
 
 
-def test_a_node_without_cards_shows_the_pods_that_hold_some(ledger):
+def test_node_without_cards_lists_pods_with_unknown_cards(ledger):
     ledger.put_node("n", None)
     ledger.confirm_unassigned(UnassignedPod(PodRef("d", "s", "s"), "n", build_request(4 * GIB), "it has none"))
     assert lines(ledger) == [
@@ -183,7 +183,7 @@ def test_a_node_without_cards_shows_the_pods_that_hold_some(ledger):
     assert style_of(ledger, "? d/s") == "yellow"
 
 
-def test_names_and_totals_stand_out_and_what_is_secondary_does_not(ledger):
+def test_names_and_totals_are_bold_and_details_are_dimmed(ledger):
     hold(ledger, "p", "a", 4)
     ledger.reserve(PodRef("d", "r", "r"), "n", build_request(4 * GIB), Policy.BINPACK)
     assert style_of(ledger, "n") == "bold cyan"

@@ -12,7 +12,7 @@ from accelkit.model.request import Kind
 GIB = 2**30
 
 
-def test_the_table_of_kubectl_inspect_gpushare():
+def test_aliyun_table_matches_kubectl_inspect_gpushare():
     ledger = Ledger(unit_bytes=GIB)
     ledger.put_node("a", build_inventory("x", "y", memory=15 * GIB, unit_bytes=GIB))
     ledger.put_node("b", build_inventory("z", memory=15 * GIB, unit_bytes=GIB))
@@ -27,7 +27,7 @@ def test_the_table_of_kubectl_inspect_gpushare():
     ]
 
 
-def test_a_node_with_an_address_shows_it():
+def test_node_address_is_printed():
     ledger = Ledger(unit_bytes=GIB)
     ledger.put_node("a", build_inventory("x", memory=15 * GIB, unit_bytes=GIB))
     (node,) = view(ledger.list_nodes()).nodes
@@ -36,7 +36,7 @@ def test_a_node_with_an_address_shows_it():
 
 
 @pytest.mark.parametrize(("unit", "name", "amount"), [(GIB, "GiB", 8), (2**28, "256MiB", 32)])
-def test_amounts_are_counted_in_the_clusters_unit(unit, name, amount):
+def test_amounts_are_printed_in_the_memory_unit_of_the_cluster(unit, name, amount):
     ledger = Ledger(unit_bytes=unit)
     ledger.put_node("a", build_inventory("x", memory=8 * GIB, unit_bytes=unit))
     table = build_aliyun_table(view(ledger.list_nodes())).splitlines()
@@ -44,7 +44,7 @@ def test_amounts_are_counted_in_the_clusters_unit(unit, name, amount):
     assert (table[1].split()[-1], table[-1]) == (f"0/{amount}", f"0/{amount} (0%)")
 
 
-def test_a_cluster_without_cards_counts_in_gib_and_divides_nothing_by_zero():
+def test_cluster_without_cards_prints_zero_totals_in_gib():
     assert build_aliyun_table(assemble([])).splitlines() == [
         "NAME  IPADDRESS  GPU Memory(GiB)",
         "-" * 32,

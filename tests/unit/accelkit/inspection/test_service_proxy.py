@@ -30,7 +30,7 @@ def extender(api):
     return ProxiedExtender(api, "x", "s")
 
 
-async def test_it_is_asked_with_a_token_for_its_audience_alone(api, extender, inspection):
+async def test_query_sends_token_for_the_inspect_audience(api, extender, inspection):
     assert await extender.query() == inspection
     token, asked = api.requests
     assert (token.method, token.path) == ("POST", TOKEN)
@@ -42,12 +42,12 @@ async def test_it_is_asked_with_a_token_for_its_audience_alone(api, extender, in
     assert (asked.path, asked.headers) == (PROXY, {"X-Accelkit-Token": "token 1"})
 
 
-async def test_no_name_of_a_node_leads_to_another_page(api, extender, inspection):
+async def test_node_name_is_escaped_in_the_path(api, extender, inspection):
     assert await extender.query("a/b") == inspection
     assert api.requests[-1].path == f"{PROXY}/a%2Fb"
 
 
-async def test_a_token_is_used_until_half_of_its_time_is_over(api, extender, monkeypatch):
+async def test_token_is_renewed_after_half_its_lifetime(api, extender, monkeypatch):
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     await extender.query()
@@ -58,7 +58,7 @@ async def test_a_token_is_used_until_half_of_its_time_is_over(api, extender, mon
     assert [request.method for request in api.requests] == ["POST", "GET", "GET", "POST", "GET"]
 
 
-async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender):
+async def test_extender_error_is_returned_unchanged(api, extender):
     api.fail(ApiError("there is no node 'x'", status=404), path="proxy")
     with pytest.raises(ServiceError) as raised:
         await extender.query("x")
@@ -67,7 +67,7 @@ async def test_what_the_extender_refuses_is_told_in_its_own_words(api, extender)
 
 
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
-async def test_a_cluster_without_an_extender_is_told_from_one_that_refuses(api, extender, path):
+async def test_missing_extender_is_distinguished_from_refusal(api, extender, path):
     api.fail(ApiError("not found", status=404, reason="NotFound"), path=path)
     with pytest.raises(NoExtenderError, match=r"cannot find the extender in namespace x: not found; set its"):
         await extender.query()
@@ -81,7 +81,7 @@ def deploy(*args):
     return msgspec.json.encode({"spec": {"template": {"spec": {"containers": [{"name": "extender", "args": args}]}}}})
 
 
-async def test_without_a_service_an_extender_on_this_host_is_asked_where_its_deployment_says(
+async def test_local_extender_without_service_is_queried_at_address_from_deployment(
     api, extender, inspection, hostile_registry, answer
 ):
     api.server = "https://127.0.0.1:6443"
@@ -105,7 +105,7 @@ async def test_without_a_service_an_extender_on_this_host_is_asked_where_its_dep
         ("https://127.0.0.1:6443", None),
     ],
 )
-async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api, extender, server, document):
+async def test_only_plain_http_loopback_extender_of_local_cluster_is_queried(api, extender, server, document):
     api.server = server
     api.fail(ApiError("not found", status=404, reason="NotFound"), path="serviceaccounts")
     if document is None:
@@ -117,7 +117,7 @@ async def test_no_other_address_than_a_loopback_one_of_this_cluster_is_asked(api
 
 
 @pytest.mark.parametrize("path", ["serviceaccounts", "proxy"])
-async def test_a_right_that_is_missing_is_reported_with_the_role_that_has_it(api, extender, path):
+async def test_missing_permission_is_reported_with_the_required_role(api, extender, path):
     api.fail(ApiError("User x cannot", status=403, reason="Forbidden"), path=path)
     with pytest.raises(ServiceError, match="cannot read from the extender: User x cannot") as raised:
         await extender.query()
@@ -132,13 +132,13 @@ async def test_a_right_that_is_missing_is_reported_with_the_role_that_has_it(api
         ApiError("GET https://fake received no response"),
     ],
 )
-async def test_an_extender_that_cannot_be_reached_is_an_error_with_a_next_step(api, extender, error):
+async def test_unreachable_extender_is_an_error(api, extender, error):
     api.fail(error, path="proxy")
     with pytest.raises(ServiceError, match=f"cannot reach the extender through https://fake: {error.message}"):
         await extender.query()
 
 
-async def test_an_answer_of_another_program_is_an_error(api, extender):
+async def test_foreign_response_is_an_error(api, extender):
     api.documents[PROXY] = b"<html>"
     with pytest.raises(ServiceError, match="it is not the response of an accelkit extender"):
         await extender.query()
@@ -155,7 +155,7 @@ def answering(api):
     return api
 
 
-async def test_a_question_is_posted_with_a_token(answering, extender):
+async def test_simulation_is_posted_with_token(answering, extender):
     assert await extender.simulate(QUESTION) == SIMULATION
     asked = answering.requests[-1]
     assert (asked.method, asked.path, asked.headers) == ("POST", SIMULATE, {"X-Accelkit-Token": "token 1"})
@@ -168,9 +168,7 @@ async def test_a_question_is_posted_with_a_token(answering, extender):
 @pytest.mark.parametrize(
     ("status", "sentence"), [(404, "there is no POST /simulate"), (405, "this port is for reading")]
 )
-async def test_an_extender_that_is_too_old_to_explain_is_told_from_one_that_is_not_there(
-    api, extender, status, sentence
-):
+async def test_extender_without_simulation_support_is_reported_as_outdated(api, extender, status, sentence):
     api.fail(ApiError(sentence, status=status), path="simulate")
     with pytest.raises(
         ServiceError, match=f"cannot explain pods with this version of the extender: {sentence}"
@@ -180,13 +178,13 @@ async def test_an_extender_that_is_too_old_to_explain_is_told_from_one_that_is_n
     assert not isinstance(raised.value, NoExtenderError)
 
 
-async def test_what_the_extender_does_not_answer_is_told_in_its_own_words(answering, extender):
+async def test_simulation_error_of_extender_is_returned_unchanged(answering, extender):
     answering.fail(ApiError("another simulation is in progress; try again", status=503), path="simulate")
     with pytest.raises(ServiceError, match=r"^another simulation is in progress; try again$"):
         await extender.simulate(QUESTION)
 
 
-async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
+async def test_next_step_contains_option_and_alternative_of_the_caller(api):
     extender = ProxiedExtender(api, "x", "s", option="--accelkit-namespace", instead="look")
     for reason, step in (
         ("NotFound", "set its namespace and Service with --accelkit-namespace and --service, or look"),
@@ -199,7 +197,7 @@ async def test_who_asks_otherwise_is_told_what_else_he_can_do(api):
         assert raised.value.next_step == step
 
 
-async def test_an_answer_that_is_no_simulation_is_an_error(answering, extender):
+async def test_invalid_simulation_response_is_an_error(answering, extender):
     answering.reviews[SIMULATE] = lambda _: {"nodes": 1}
     with pytest.raises(ServiceError, match="it is not the response of an accelkit extender"):
         await extender.simulate(QUESTION)

@@ -28,7 +28,7 @@ RULES = [
 ]
 
 
-async def test_each_right_is_asked_for_once_where_it_is_needed():
+async def test_each_permission_is_reviewed_once_in_required_namespaces():
     api = Reviewer()
     assert await find_denied(api, [*RULES, *RULES], ["accelkit", "kube-system"]) == []
     assert sorted(api.asked) == [
@@ -42,7 +42,7 @@ async def test_each_right_is_asked_for_once_where_it_is_needed():
     ]
 
 
-async def test_what_is_denied_is_reported():
+async def test_denied_permissions_are_reported():
     api = Reviewer("patch nodes", "create daemonsets.apps in accelkit")
     assert [str(each) for each in await find_denied(api, RULES, ["accelkit"])] == [
         "patch nodes",
@@ -50,7 +50,7 @@ async def test_what_is_denied_is_reported():
     ]
 
 
-async def test_an_api_server_that_does_not_answer_is_an_error_of_its_own():
+async def test_unreachable_api_server_raises_api_error():
     api = Reviewer()
     api.fail(ApiError("no answer"), times=None)
     with pytest.raises(ApiError, match="no answer"):

@@ -90,7 +90,7 @@ def labels(api):
     return {name: api.objects[build_node_path(name)]["metadata"]["labels"] for name in "abc"}
 
 
-async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
+async def test_adoption_uninstalls_releases_and_keeps_nodes_shared(api):
     found = await adopt_gcushare(api)
     assert (found.releases, found.nodes) == (["d/g"], ["a", "b"])
     assert labels(api) == {"a": {"accelkit.io/share": "true"}, "b": {}, "c": {}}
@@ -107,7 +107,7 @@ async def test_releases_are_uninstalled_and_shared_nodes_stay_shared(api):
     "written",
     [None, {}, {**OF_RELEASE, "meta.helm.sh/release-namespace": "tenant"}, {"meta.helm.sh/release-name": "g"}],
 )
-async def test_what_helm_has_not_marked_as_of_the_release_stays(api, written):
+async def test_adoption_keeps_objects_without_helm_annotations_of_the_release(api, written):
     # Anybody who may write a Secret can put a release there that names objects of others.
     role = build_object_path(ROLES, "gcushare:plugin")
     api.objects[role]["metadata"]["annotations"] = written
@@ -116,12 +116,12 @@ async def test_what_helm_has_not_marked_as_of_the_release_stays(api, written):
     assert build_object_path(MAPS, "gcushare") not in api.objects
 
 
-async def test_a_revision_that_is_no_number_is_the_oldest(api):
+async def test_non_numeric_revision_counts_as_the_oldest(api):
     api.store(SECRETS, release("g", "another", "", version="9999x"))
     assert (await adopt_gcushare(api, check=True)).releases == ["d/g"]
 
 
-async def test_what_was_applied_last_goes_first_and_the_record_at_the_end(api):
+async def test_adoption_deletes_objects_in_reverse_order_and_release_secrets_last(api):
     await adopt_gcushare(api)
     deleted = [request for request in api.done if request.method == "DELETE"]
     assert [request.path.rpartition("/")[2] for request in deleted] == [
@@ -133,13 +133,13 @@ async def test_what_was_applied_last_goes_first_and_the_record_at_the_end(api):
     assert [request.body for request in deleted] == [{"propagationPolicy": "Foreground"}] * 2 + [None] * 2
 
 
-async def test_check_mode_only_looks(api):
+async def test_check_mode_writes_nothing(api):
     found = await adopt_gcushare(api, check=True)
     assert (found.releases, found.nodes) == (["d/g"], ["a", "b"])
     assert api.writes == []
 
 
-async def test_a_refusal_leaves_the_record_for_a_second_try(api):
+async def test_refused_deletion_keeps_release_secret_for_retry(api):
     api.fail(ApiError("clusterroles is forbidden", status=403), "DELETE", ROLES)
     with pytest.raises(ApiError, match="is forbidden"):
         await adopt_gcushare(api)
@@ -157,7 +157,7 @@ async def test_a_refusal_leaves_the_record_for_a_second_try(api):
     ],
     ids=["empty", "no base64", "no JSON", "no YAML"],
 )
-async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data, why):
+async def test_unreadable_release_is_an_error_and_changes_nothing(api, data, why):
     api.objects[LAST]["data"] = data
     with pytest.raises(ConfigurationError, match=rf"sh\.helm\.release\.v1\.g\.v10{why}"):
         await adopt_gcushare(api)
@@ -174,7 +174,7 @@ async def test_a_release_that_cannot_be_read_is_left_to_helm(api, data, why):
         ({"memoryUnit": 1.0}, {"deployName": "x"}, "1GiB"),
     ],
 )
-async def test_the_unit_of_the_pods_is_that_of_the_release_and_stays_on_the_nodes(api, values, config, unit):
+async def test_former_unit_is_read_from_release_and_recorded_on_nodes(api, values, config, unit):
     install(api, "g", "gcushare-device-plugin-chart", values=values, config=config)
     install(api, "s", "gcushare-scheduler-extender-chart", values={"replicaCount": 1})
     assert (await adopt_gcushare(api, check=True)).former_unit == unit
@@ -190,14 +190,14 @@ async def test_the_unit_of_the_pods_is_that_of_the_release_and_stays_on_the_node
     assert written == {"a": {"accelkit.io/former-unit": unit}, "b": None, "c": None}
 
 
-async def test_without_a_release_there_is_no_unit(api):
+async def test_former_unit_is_empty_without_release(api):
     for name in [path for path in api.objects if "sh.helm" in path]:
         del api.objects[name]
     api.objects[build_node_path("c")]["metadata"]["annotations"] = {"accelkit.io/former-unit": "anything"}
     assert (await adopt_gcushare(api)).former_unit == ""
 
 
-async def test_a_unit_that_is_none_or_not_clear_is_asked_for_before_anything_changes(api):
+async def test_invalid_or_conflicting_units_are_errors_before_any_change(api):
     install(api, "g", "gcushare-device-plugin", values={"memoryUnit": "2"})
     with pytest.raises(
         ConfigurationError, match="cannot read memoryUnit of the Helm release d/g: '2' is not a unit of memory"

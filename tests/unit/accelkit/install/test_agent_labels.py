@@ -29,12 +29,12 @@ def removable(labels, record=None, *, foreign=None, nfd=""):
     return set(find_removable_labels(found))
 
 
-def test_labels_of_our_prefix_go_without_a_record():
+def test_agent_label_with_accelkit_prefix_is_removed_without_record():
     assert removable({"accelkit.io/cards.stolen": "x", "accelkit.io/other": "y"}) == {"accelkit.io/cards.stolen"}
 
 
 @pytest.mark.parametrize("key", [PCI, "nvidia.com/gpu.count", "gpu.intel.com/numa-gpu-map3"])
-def test_a_label_that_only_the_agent_can_have_written_goes_without_a_record(key):
+def test_label_that_only_the_agent_writes_is_removed_without_record(key):
     assert removable({key: "x"}, foreign="") == {key}
     # It was set before the node was shared, or may have been.
     assert removable({key: "x"}, foreign=f"other,{key}") == set()
@@ -42,21 +42,21 @@ def test_a_label_that_only_the_agent_can_have_written_goes_without_a_record(key)
 
 
 @pytest.mark.parametrize("nfd", ["pci-10de.present,cpu-cpuid.AVX", PCI])
-def test_a_label_of_node_feature_discovery_stays(nfd):
+def test_label_of_node_feature_discovery_is_kept(nfd):
     assert removable({PCI: "true"}, foreign="", nfd=nfd) == set()
 
 
-def test_a_recorded_label_goes_unless_its_value_has_changed():
+def test_recorded_label_is_removed_unless_its_value_changed():
     assert removable({PCI: "true"}, {PCI: "true"}) == {PCI}
     assert removable({PCI: "other"}, {PCI: "true"}, foreign="") == set()
 
 
 @pytest.mark.parametrize("key", ["kubernetes.io/hostname", "node-role.kubernetes.io/control-plane", "example.com/pool"])
-def test_a_forged_record_takes_no_label_that_an_agent_cannot_write(key):
+def test_forged_record_does_not_remove_labels_outside_agent_permissions(key):
     assert removable({key: "x"}, {key: "x"}, foreign="") == set()
 
 
-def test_what_others_had_set_is_noted_when_the_node_is_shared_first():
+def test_foreign_labels_are_recorded_when_node_is_first_shared():
     labels = {PCI: "true", "nvidia.com/gpu.count": "2", "accelkit.io/cards.count": "1", "zone": "a"}
     assert find_foreign_labels(node(labels, {"nvidia.com/gpu.count": "2"})) == PCI
     owned = OwnedMetadata(load_dialect("native"))
@@ -65,6 +65,6 @@ def test_what_others_had_set_is_noted_when_the_node_is_shared_first():
     assert owned.find_missing(node({**labels, "accelkit.io/share": "true"})) == {}
 
 
-def test_what_an_agents_token_can_annotate_goes():
+def test_annotations_writable_by_agent_are_removed():
     found = OwnedMetadata(load_dialect("native")).build_removal(node({}, **{"accelkit.io/mended": "x"}))
     assert found["annotations"] == {"accelkit.io/mended": None}

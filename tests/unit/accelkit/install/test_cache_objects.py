@@ -40,7 +40,7 @@ def node(name: str, digest: str, *conditions: dict[str, str]) -> dict[str, Any]:
 READY = condition("Ready", "True", "Ready")
 
 
-async def test_a_cache_is_made_once_and_then_only_what_is_given_is_changed(api):
+async def test_cache_is_created_once_and_only_given_fields_are_updated(api):
     assert await write_cache(api, LLAMA) == ({}, True)
     made = api.objects[f"{CACHES}/llama"]
     assert (made["apiVersion"], made["kind"]) == ("gkm.io/v1alpha1", "GKMCache")
@@ -57,7 +57,7 @@ async def test_a_cache_is_made_once_and_then_only_what_is_given_is_changed(api):
     }
 
 
-async def test_a_cache_without_namespace_is_one_of_the_cluster(api):
+async def test_cache_without_namespace_is_cluster_scoped(api):
     request = CacheRequest("llama", spec={"image": "i", "workloadNamespaces": ["a"]})
     await write_cache(api, request)
     made = api.objects[f"{CLUSTER_CACHES}/llama"]
@@ -75,7 +75,7 @@ async def test_check_mode_writes_nothing(api):
     assert api.writes == []
 
 
-async def test_what_cannot_be_made_is_reported_with_the_next_step(api):
+async def test_missing_image_or_crd_is_an_error_with_next_step(api):
     with pytest.raises(ConfigurationError, match="the image is missing"):
         await write_cache(api, CacheRequest("llama", "team"))
     api.fail(ApiError("the server could not find it", status=404, reason="NotFound"), "GET", "/gkmcaches", times=2)
@@ -83,7 +83,7 @@ async def test_what_cannot_be_made_is_reported_with_the_next_step(api):
         await write_cache(api, LLAMA)
 
 
-async def test_only_the_digest_that_pods_get_counts_on_nodes(api):
+async def test_only_reports_for_the_resolved_digest_count_on_nodes(api):
     api.store(CACHES, cache(READY))
     api.store(NODES, node("b", DIGEST, condition("Compatible", "True", "Compatible"), READY))
     api.store(NODES, node("a", DIGEST, condition("Compatible", "False", "Incompatible", "sm_80")))
@@ -97,7 +97,7 @@ async def test_only_the_digest_that_pods_get_counts_on_nodes(api):
     assert await read_cache(api, CacheRequest("other", "team")) == (None, [])
 
 
-async def test_it_is_waited_for_what_is_said_of_the_present_spec(api):
+async def test_wait_ignores_status_of_an_earlier_generation(api):
     api.store(CACHES, cache(READY, generation=2, seen=1))
     polls = []
 
@@ -112,7 +112,7 @@ async def test_it_is_waited_for_what_is_said_of_the_present_spec(api):
     assert len(polls) >= 5
 
 
-async def test_a_refused_signer_ends_the_wait_and_a_registry_that_is_away_does_not(api):
+async def test_refused_signature_ends_the_wait_but_unavailable_registry_does_not(api):
     refused = condition("Verified", "False", "NotCovered", "no policy covers quay.io/acme/llama")
     api.store(CACHES, cache(refused, condition("Ready", "False", "NotCovered")))
     with pytest.raises(ServiceError, match="no policy covers") as caught:
@@ -127,7 +127,7 @@ async def test_a_refused_signer_ends_the_wait_and_a_registry_that_is_away_does_n
     assert len(polls) > 2
 
 
-async def test_the_nodes_that_are_not_ready_are_named_with_why(api):
+async def test_timeout_error_names_nodes_that_are_not_ready_with_reasons(api):
     api.store(CACHES, cache(condition("Verified", "True", "Verified"), condition("Ready", "False", "FailedOnNodes")))
     api.store(NODES, node("a", DIGEST, condition("Extracted", "False", "NodeFull", "3 GiB are missing")))
     api.store(NODES, node("b", DIGEST))
@@ -138,7 +138,7 @@ async def test_the_nodes_that_are_not_ready_are_named_with_why(api):
     assert "Verified" not in said
 
 
-async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_reported(api):
+async def test_unprocessed_and_deleted_caches_are_reported(api):
     api.store(CACHES, cache(generation=3))
     with pytest.raises(ServiceError, match="the cache controller has not processed it yet"):
         await wait_for_cache(api, LLAMA, seconds=0)
@@ -147,7 +147,7 @@ async def test_a_controller_that_does_not_look_and_a_cache_that_goes_are_reporte
         await wait_for_cache(api, LLAMA, seconds=60)
 
 
-async def test_a_cache_in_use_is_waited_for_and_then_named(api):
+async def test_deletion_waits_for_cache_in_use_and_names_the_pod(api):
     used = cache(condition("Ready", "False", "InUse", "pod team/one mounts it"))
     used["metadata"]["finalizers"] = [CACHE_FINALIZER, "acme.example/hold"]
     api.store(CACHES, used)
@@ -163,7 +163,7 @@ async def test_a_cache_in_use_is_waited_for_and_then_named(api):
     assert await delete_cache(later, LLAMA, seconds=60) is False
 
 
-async def test_finalizers_of_others_are_named(api):
+async def test_foreign_finalizers_are_named(api):
     held = cache(READY)
     held["metadata"]["finalizers"] = ["acme.example/hold"]
     api.store(CACHES, held)

@@ -21,7 +21,7 @@ async def read(*nodes):
     return await read_cluster(api)
 
 
-async def test_version_and_nodes_are_read_by_name():
+async def test_version_and_nodes_are_read_in_name_order():
     found = await read(node("b"), node("a", addresses=[("Hostname", "a.example"), ("InternalIP", "192.0.2.1")]))
     assert found == Cluster(
         server="https://fake",
@@ -34,7 +34,7 @@ async def test_version_and_nodes_are_read_by_name():
 
 
 @pytest.mark.parametrize("role", ["control-plane", "master"])
-async def test_both_labels_make_a_control_plane(role):
+async def test_either_role_label_marks_control_plane_node(role):
     found = await read(node("a", **{f"node-role.kubernetes.io/{role}": ""}))
     assert found.nodes[0].control_plane
 
@@ -48,11 +48,11 @@ async def test_both_labels_make_a_control_plane(role):
         ([], ""),
     ],
 )
-async def test_a_node_is_reached_at_its_first_internal_address(addresses, address):
+async def test_node_address_is_first_internal_ip_or_else_hostname(addresses, address):
     assert (await read(node("a", addresses=addresses))).nodes[0].address == address
 
 
-async def test_an_api_server_that_does_not_answer_is_one_sentence(api):
+async def test_unreachable_api_server_raises_api_error(api):
     api.fail(ApiError("GET https://fake/version received no response: refused"), path="/version")
     with pytest.raises(ApiError, match="received no response: refused"):
         await read_cluster(api)

@@ -14,14 +14,14 @@ def is_allowed(key):
 
 
 @pytest.mark.parametrize("vendor", load_profiles())
-def test_every_label_of_cards_is_one_that_the_policy_allows(vendor):
+def test_policy_allows_every_card_label(vendor):
     cards = [Card(f"c{n}", vendor, "a model", 2**34, index=n, minor=n, numa=n % 2) for n in range(64)]
     labels = build_card_labels(cards, load_profiles())
     assert len(labels) > 3
     assert [key for key in labels if not is_allowed(key)] == []
 
 
-def test_every_label_of_a_host_is_one_that_the_policy_allows(tmp_path):
+def test_policy_allows_every_host_label(tmp_path):
     files = {
         "sys/bus/pci/devices/0000:01:00.0/class": "0x030200",
         "sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de",
@@ -39,12 +39,12 @@ def test_every_label_of_a_host_is_one_that_the_policy_allows(tmp_path):
         assert [key for key in labels if not is_allowed(key)] == []
 
 
-def test_labels_by_which_nodes_are_trusted_are_not_allowed():
+def test_policy_does_not_allow_labels_that_grant_trust():
     for key in ("node-restriction.kubernetes.io/a", "accelkit.io/share", "feature.node.kubernetes.io/custom-a"):
         assert not is_allowed(key)
 
 
-def test_what_users_write_is_not_guarded():
+def test_keys_written_by_users_are_not_guarded():
     keys = list_guarded_keys()
     assert not {"accelkit.io/request", "gas-allow", "gas-deny", "gas-same-gpu"} & set(keys.assignments)
     assert {"accelkit.io/assignment", "gas-container-tiles", "gas-container-cards"} < set(keys.assignments)

@@ -35,13 +35,13 @@ def _quickly(monkeypatch):
     monkeypatch.setattr(kube_objects, "POLL_SECONDS", 0)
 
 
-async def test_cards_are_counted_on_each_node_and_nothing_stays():
+async def test_cards_are_counted_per_node_and_pods_are_deleted():
     api = Api({"a": json.dumps({"cards": [{}, {}]}), "b": '{"cards": []}'})
     assert await find_cards(api, ["a", "b"], POD, seconds=5) == Findings({"a": 2, "b": 0})
     assert api.objects == {}
 
 
-async def test_what_a_node_lacks_is_reported():
+async def test_missing_drivers_and_library_problems_are_reported():
     libraries = {"nvidia": [{"name": "y", "state": "missing", "reason": "it is nowhere"}, {"name": "z", "reason": ""}]}
     lacks = {"cards": [{}], "missing": ["card x is without a driver"], "libraries": libraries}
     api = Api({"a": json.dumps(lacks), "b": '{"cards": [{}]}'})
@@ -49,7 +49,7 @@ async def test_what_a_node_lacks_is_reported():
     assert found == Findings({"a": 1, "b": 1}, {"a": lacks["missing"]}, {"a": ["library y of nvidia: it is nowhere"]})
 
 
-async def test_a_pod_reads_its_host_and_nothing_of_the_cluster():
+async def test_discovery_pod_mounts_host_read_only_without_api_token():
     api = Api({"a": '{"cards": []}'})
     await find_cards(api, ["a"], POD, seconds=5)
     [pod] = api.created
@@ -71,7 +71,7 @@ async def test_a_pod_reads_its_host_and_nothing_of_the_cluster():
     assert seen == {f"/host{path}": path for path in ("/sys", "/proc", "/dev", "/etc", "/usr")}
 
 
-async def test_a_pod_looks_below_the_root_that_node_agents_have():
+async def test_discovery_pod_mounts_paths_below_host_root_of_node_agents():
     api = Api({"a": '{"cards": []}'})
     await find_cards(api, ["a"], DiscoveryPod("accelkit", "image:1", host_root="/tree/"), seconds=5)
     places = {volume["name"]: volume["hostPath"]["path"] for volume in api.created[0]["spec"]["volumes"]}
@@ -86,7 +86,7 @@ REACH = DriverReach("/run/nvidia/driver", "nvidia", ("management.nvidia.com/gpu=
 REACHING = DiscoveryPod("accelkit", "image:1", reach=REACH)
 
 
-async def test_only_where_there_are_cards_it_is_looked_again_as_node_agents_will():
+async def test_nodes_with_cards_are_examined_again_with_driver_access():
     api = Api({"a": '{"cards": [{}]}', "b": '{"cards": []}'})
     assert (await find_cards(api, ["a", "b"], REACHING, seconds=5)).counts == {"a": 1, "b": 0}
     assert sorted(pod["spec"]["nodeName"] for pod in api.created) == ["a", "a", "b"]
@@ -103,7 +103,7 @@ async def test_only_where_there_are_cards_it_is_looked_again_as_node_agents_will
     assert "/host/usr" not in seen
 
 
-async def test_what_the_reach_of_node_agents_finds_counts():
+async def test_result_with_driver_access_replaces_first_result():
     silent = {"cards": [{}], "libraries": {"nvidia": [{"name": "y", "reason": "it has no device nodes"}]}}
 
     class Handler(Api):
@@ -117,7 +117,7 @@ async def test_what_the_reach_of_node_agents_finds_counts():
     assert (await find_cards(Handler({"a": ""}), ["a"], REACHING, seconds=5)).library_problems == {}
 
 
-async def test_a_node_without_the_handler_is_told_and_its_cards_count():
+async def test_node_without_runtime_handler_is_reported_and_its_cards_count():
     class NoHandler(Api):
         def _run(self, request):
             for pod in self.objects.values():
@@ -144,7 +144,7 @@ async def test_a_node_without_the_handler_is_told_and_its_cards_count():
         ("", {"phase": "Pending"}, "its pod did not end before the deadline: Pending"),
     ],
 )
-async def test_what_is_not_known_of_one_node_is_told_beside_the_others(log, status, sentence):
+async def test_failure_on_one_node_is_reported_beside_results_of_other_nodes(log, status, sentence):
     api = Api({"a": log, "b": '{"cards": [{}]}'}, {"a": status} if status else {})
     found = await find_cards(api, ["a", "b"], POD, seconds=0.05)
     assert (found.counts, found.problems) == ({"b": 1}, {"a": sentence})
@@ -158,7 +158,7 @@ async def test_what_is_not_known_of_one_node_is_told_beside_the_others(log, stat
         ({"phase": "Failed"}, "container has not started"),
     ],
 )
-async def test_a_pod_that_its_kubelet_refuses_is_told_beside_the_others(status, sentence):
+async def test_pod_rejected_by_kubelet_is_reported_beside_results_of_other_nodes(status, sentence):
     # As on a node that a tenant has filled with pods.
     api = Api({"a": "", "b": '{"cards": [{}]}'}, {"a": status})
     name = hashlib.sha256(b"a").hexdigest()[:10]
@@ -169,7 +169,7 @@ async def test_a_pod_that_its_kubelet_refuses_is_told_beside_the_others(status, 
     assert sentence in found.problems["a"]
 
 
-async def test_a_refused_pod_is_an_error_and_nothing_stays():
+async def test_refused_pod_creation_is_an_error_and_leaves_no_pods():
     api = Api({"a": '{"cards": []}'})
     api.fail(ApiError("pods is forbidden", status=403), "POST")
     with pytest.raises(ApiError, match="forbidden"):
@@ -188,7 +188,7 @@ async def test_a_refused_pod_is_an_error_and_nothing_stays():
         (500, ApiError, 'RuntimeClass "nvidia" not found'),
     ],
 )
-async def test_a_runtime_class_that_there_is_not_is_an_error(status, error, sentence):
+async def test_missing_runtime_class_is_an_error(status, error, sentence):
     api = Api({"a": '{"cards": [{}]}'})
 
     def refuse(request):

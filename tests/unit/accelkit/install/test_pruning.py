@@ -32,7 +32,7 @@ def bind(namespace):
     return {**made("agents", namespace="", component="node-agent"), "subjects": [{"namespace": namespace}, {}]}
 
 
-async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_it_is(api):
+async def test_prune_deletes_unwanted_objects_of_the_component_in_all_namespaces(api):
     api.store(DEPLOYMENTS, made("wanted"))
     api.store(DEPLOYMENTS, made("former", namespace="elsewhere"))
     api.store(DEPLOYMENTS, made("other", component="node-agent"))
@@ -48,7 +48,7 @@ async def test_what_is_wanted_stays_and_the_rest_of_the_component_goes_wherever_
     assert await run(api, keep=keep) == []
 
 
-async def test_labels_that_a_tenant_has_written_are_not_accepted(api):
+async def test_prune_ignores_owner_labels_written_by_tenants(api):
     api.store(BINDINGS, bind("accelkit"))
     api.store("/apis/rbac.authorization.k8s.io/v1/rolebindings", bind("a-team") | made("mine", namespace="a-team"))
     api.store("/api/v1/configmaps", made("never-goes", namespace="a-team"))
@@ -58,7 +58,7 @@ async def test_labels_that_a_tenant_has_written_are_not_accepted(api):
     assert [str(key) for key in pruned.deleted] == ["ClusterRoleBinding agents", "Deployment accelkit/extender"]
 
 
-async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay(api):
+async def test_prune_deletes_lease_of_deleted_deployment_only(api):
     api.store(DEPLOYMENTS, made("scheduler"))
     for name in ("scheduler", "somebody"):
         api.store(LEASES, {"metadata": {"name": name, "namespace": "accelkit"}})
@@ -66,7 +66,7 @@ async def test_the_lease_of_a_deleted_deployment_goes_and_others_stay(api):
     assert list(api.objects) == ["/apis/coordination.k8s.io/v1/namespaces/accelkit/leases/somebody"]
 
 
-async def test_every_kind_is_found_without_a_component_and_rights_go_before_what_bounds_them(api):
+async def test_prune_without_component_deletes_every_kind_in_safe_order(api):
     for kind in KINDS:
         api.store(build_collection_path(kind.versions[0], kind.plural), made(f"a-{kind.plural}", namespace=""))
     api.store(SECRETS, {"metadata": {"name": "registry", "namespace": "default"}})
@@ -82,7 +82,7 @@ async def test_every_kind_is_found_without_a_component_and_rights_go_before_what
         assert order.index(first) < order.index(second)
 
 
-async def test_a_kind_that_the_api_server_lacks_is_looked_for_in_its_former_version(api):
+async def test_prune_reads_former_api_version_of_missing_kind(api):
     api.fail(ApiError("no such kind", status=404), path="/apis/batch/v1/cronjobs", times=None)
     api.fail(ApiError("no such kind", status=404), path="validatingadmission", times=None)
     api.store("/apis/batch/v1beta1/cronjobs", made("renewal"))
@@ -96,14 +96,14 @@ async def test_check_mode_deletes_nothing(api):
     assert not api.writes
 
 
-async def test_what_does_not_go_is_named(api):
+async def test_object_that_remains_after_timeout_is_named(api):
     api.store(SECRETS, made("held"))
     api.lingering["secrets"] = -1
     with pytest.raises(ServiceError, match=r"^cannot delete Secret accelkit/held: it still exists after the timeout"):
         await prune(api, component="extender", keep=(), timeout_seconds=0, namespaces=["accelkit"])
 
 
-async def test_a_refused_list_is_an_error_and_nothing_is_deleted(api):
+async def test_refused_list_is_an_error_and_deletes_nothing(api):
     api.store(DEPLOYMENTS, made("former"))
     api.fail(ApiError("secrets is forbidden", status=403), path="/secrets")
     with pytest.raises(ApiError, match="forbidden"):
@@ -111,11 +111,11 @@ async def test_a_refused_list_is_an_error_and_nothing_is_deleted(api):
     assert not api.writes
 
 
-def test_objects_are_named_for_people():
+def test_object_key_string_contains_kind_namespace_and_name():
     assert str(ObjectKey("Secret", "kube-system", "registry")) == "Secret kube-system/registry"
 
 
-async def test_components_are_told_also_of_definitions_which_stay(api):
+async def test_prune_reports_components_including_retained_crds(api):
     definitions = build_collection_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
     api.store(definitions, made("gkmcaches.gkm.io", namespace="", component="kernel-caches"))
     api.store(DEPLOYMENTS, made("extender"))
@@ -129,7 +129,7 @@ async def test_components_are_told_also_of_definitions_which_stay(api):
     assert sorted(name.rpartition("/")[2] for name in api.objects) == ["elsewhere", "gkmcaches.gkm.io"]
 
 
-async def test_quotas_are_found_in_namespaces_of_tenants_who_may_not_write_them(api):
+async def test_prune_deletes_quotas_in_tenant_namespaces(api):
     api.store("/api/v1/resourcequotas", made("accelkit-cards", namespace="a-team", component="partitioning"))
     api.store("/api/v1/configmaps", made("forged", namespace="a-team", component="partitioning"))
     assert await run(api, component="partitioning") == ["ResourceQuota a-team/accelkit-cards"]

@@ -44,7 +44,7 @@ async def record(api, resources=NATIVE, **given):
     return await record_managed(api, namespace=NAMESPACE, resources=resources, **{"schedulers": ["cp-1"], **given})
 
 
-async def test_record_is_written_once_and_labelled_as_ours():
+async def test_record_is_written_once_with_accelkit_label():
     api = cluster()
     assert (await record(api)).changed
     assert read(api) == sorted(NATIVE)
@@ -53,7 +53,7 @@ async def test_record_is_written_once_and_labelled_as_ours():
     assert len(api.writes) == 1 + 1, "a patch that found nothing, and the creation"
 
 
-async def test_scheduler_that_was_not_configured_keeps_new_resources_out():
+async def test_unconfigured_scheduler_prevents_recording_of_new_resources():
     api = cluster(schedulers=["cp-1", "cp-2"], recorded=NATIVE)
     result = await record(api, [*NATIVE, *GCUSHARE])
     assert not result.changed
@@ -61,19 +61,19 @@ async def test_scheduler_that_was_not_configured_keeps_new_resources_out():
     assert "kube-scheduler also runs on cp-2" in result.problem
 
 
-async def test_incomplete_run_removes_resources_and_adds_none():
+async def test_incomplete_run_removes_resources_but_adds_none():
     api = cluster(recorded=[*NATIVE, "enflame.com/gcu-memory"])
     result = await record(api, ["accelkit.io/memory", "example.com/new"], complete=False)
     assert read(api) == ["accelkit.io/memory"]
     assert "without --limit" in result.problem
 
 
-async def test_schedulers_are_not_compared_where_none_are_named():
+async def test_schedulers_are_not_compared_if_none_are_given():
     result = await record(cluster(schedulers=["cp-9"]), schedulers=None)
     assert (result.changed, result.problem) == (True, "")
 
 
-async def test_check_writes_nothing():
+async def test_check_mode_writes_nothing():
     api = cluster()
     assert (await record(api, check=True)).changed
     assert (await delete_record(api, namespace=NAMESPACE, check=True)).changed is False
@@ -81,14 +81,14 @@ async def test_check_writes_nothing():
 
 
 @pytest.mark.parametrize("text", ["{", '{"version":9,"resources":[]}', ""])
-async def test_unreadable_record_is_written_again(text):
+async def test_unreadable_record_is_replaced(text):
     api = cluster(recorded=text)
     result = await record(api)
     assert result.recorded is None
     assert read(api) == sorted(NATIVE)
 
 
-async def test_what_is_recorded_or_offered_and_not_wanted_is_former():
+async def test_recorded_or_offered_resources_that_are_not_wanted_are_former():
     old = {"enflame.com/gcu-memory": "16", "enflame.com/gcu-count": "0", "nvidia.com/gpu": "8"}
     api = cluster(("a", old, GCUSHARE), ("b", {"accelkit.io/memory": "4"}, ()), recorded=["aliyun.com/gpu-mem"])
     result = await record(api, check=True)
@@ -109,7 +109,7 @@ async def test_record_is_deleted():
     assert not (await delete_record(api, namespace=NAMESPACE)).changed
 
 
-async def test_resource_of_which_only_held_devices_are_listed_is_not_offered():
+async def test_withheld_resource_is_not_offered():
     api = cluster(("a", {GCUSHARE[0]: "2"}, GCUSHARE), ("b", {GCUSHARE[0]: "2"}, GCUSHARE), ("c", {NATIVE[0]: "1"}, ()))
     for name, text in (
         ("a", encode_inventory(Inventory(1, (), withheld=(GCUSHARE[0],)))),

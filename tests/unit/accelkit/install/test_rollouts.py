@@ -37,20 +37,20 @@ async def fail(api, kind="Deployment", **given):
     return raised.value
 
 
-async def test_pods_that_all_run_the_template_are_a_rollout(api):
+async def test_rollout_is_complete_if_all_pods_run_the_template(api):
     daemon_set(api)
     assert (await wait(api, "DaemonSet")).desired == 3
     deployment(api)
     assert (await wait(api)).desired == 2
 
 
-async def test_a_daemon_set_that_no_node_wants_is_rolled_out(api):
+async def test_daemon_set_without_nodes_is_rolled_out(api):
     daemon_set(api, desired=0, updated=0, available=0)
     assert (await wait(api, "DaemonSet")).complete
 
 
 @pytest.mark.parametrize("change", [{"updated": 2}, {"available": 1}, {"observed": 1}])
-async def test_pods_that_are_old_or_not_ready_are_waited_for_by_their_nodes(api, change):
+async def test_timeout_error_names_nodes_of_outdated_or_unready_pods(api, change):
     daemon_set(api, **change)
     pod(api, "p-1", "n-1", ready=False)
     pod(api, "p-2", "n-2", ready=True)
@@ -62,16 +62,16 @@ async def test_pods_that_are_old_or_not_ready_are_waited_for_by_their_nodes(api,
 
 @pytest.mark.parametrize("lease", ["", "l"])
 @pytest.mark.parametrize("change", [{"updated": 1}, {"available": 1}, {"replicas": 3, "updated": 2}, {"observed": 1}])
-async def test_a_deployment_with_pods_of_a_former_template_is_not_rolled_out(api, change, lease):
+async def test_deployment_with_outdated_pods_is_not_rolled_out(api, change, lease):
     deployment(api, **change)
     assert "Deployment ns/w is not rolled out" in str(await fail(api, lease=lease))
 
 
-async def test_a_workload_that_does_not_exist_is_waited_for(api):
+async def test_missing_workload_is_awaited(api):
     assert (await fail(api, "DaemonSet")).waiting == "DaemonSet ns/w to exist"
 
 
-async def test_an_api_server_that_refuses_ends_the_wait(api):
+async def test_refused_request_ends_the_wait(api):
     api.fail(ApiError("forbidden", status=403))
     with pytest.raises(ApiError, match="forbidden"):
         await wait(api, "DaemonSet", seconds=60)
@@ -83,7 +83,7 @@ def hold(api, holder):
 
 
 @pytest.mark.parametrize("holder", ["p-1", "p-1_0a1b"])
-async def test_a_workload_whose_pod_holds_the_lease_is_rolled_out(api, holder):
+async def test_workload_is_rolled_out_if_its_pod_holds_the_lease(api, holder):
     deployment(api)
     pod(api, "p-1", "n-1", ready=True)
     hold(api, holder)
@@ -91,7 +91,7 @@ async def test_a_workload_whose_pod_holds_the_lease_is_rolled_out(api, holder):
 
 
 @pytest.mark.parametrize("holder", ["no lease", None, "", "p-0", "p", "_p-1"])
-async def test_a_lease_that_no_pod_of_the_workload_holds_is_waited_for(api, holder):
+async def test_lease_without_holder_in_the_workload_is_awaited(api, holder):
     deployment(api)
     pod(api, "p-1", "n-1", ready=True)
     if holder != "no lease":
@@ -101,7 +101,7 @@ async def test_a_lease_that_no_pod_of_the_workload_holds_is_waited_for(api, hold
     assert str(error) == "after 0 s no pod of Deployment ns/w holds Lease ns/l; check the logs of its pods"
 
 
-async def test_a_lease_that_is_taken_in_time_ends_the_wait(api, monkeypatch):
+async def test_wait_ends_when_a_pod_acquires_the_lease(api, monkeypatch):
     deployment(api)
     pod(api, "p-1", "n-1", ready=True)
 

@@ -38,7 +38,7 @@ async def holding(api, process):
     task.cancel()
 
 
-async def test_the_lease_is_held_while_the_process_lives_and_then_deleted(api, process, holding):
+async def test_lease_is_held_while_process_runs_and_deleted_afterwards(api, process, holding):
     task, told = holding
     await until(lambda: told)
     assert (told[0].held, told[0].holder) == (True, "a")
@@ -51,7 +51,7 @@ async def test_the_lease_is_held_while_the_process_lives_and_then_deleted(api, p
     assert LEASE not in api.objects
 
 
-async def test_another_run_is_told_who_holds_it_and_since_when(api, process, holding):
+async def test_concurrent_run_is_given_holder_and_start_time(api, process, holding):
     _, told = holding
     await until(lambda: told)
     other, again = [], []
@@ -65,7 +65,7 @@ async def test_another_run_is_told_who_holds_it_and_since_when(api, process, hol
     assert LEASE in api.objects
 
 
-async def test_a_run_that_died_is_followed_when_its_lease_is_over(api, holding, monkeypatch):
+async def test_expired_lease_of_dead_run_is_taken_over(api, holding, monkeypatch):
     monkeypatch.setattr(lease, "RUN_LEASE_SECONDS", 1)
     dead = {"holderIdentity": "dead", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}
     api.store(build_leases_path(RUN_LEASE.namespace), {"metadata": {"name": RUN_LEASE.name}, "spec": dead})
@@ -74,11 +74,11 @@ async def test_a_run_that_died_is_followed_when_its_lease_is_over(api, holding, 
     assert told[0].holder == "a"
 
 
-async def test_without_a_lease_nobody_changes_the_cluster(api):
+async def test_missing_lease_means_no_run_holds_the_cluster(api):
     assert await read_run_lease(api, "a") == RunLease()
 
 
-async def test_who_may_not_read_leases_is_told_so(api, process):
+async def test_forbidden_lease_access_is_reported(api, process):
     told = []
     api.fail(ApiError("leases is forbidden", status=403), times=None)
     await hold_run_lease(api, "a", process.pid, told.append)

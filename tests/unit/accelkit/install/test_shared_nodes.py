@@ -82,7 +82,7 @@ async def test_all_nodes_with_cards_are_shared_by_default():
     } == {build_node_path(name) for name in ("done", "known", "nfd")}
 
 
-async def test_a_named_node_is_shared_whatever_its_label_says():
+async def test_named_node_is_shared_despite_opt_out_label():
     api = cluster(node("a", labels={"accelkit.io/share": "false"}), node("b"))
     assert (await share(api, nodes=["a", "b"])).nodes == ("a", "b")
     assert not (await share(api, nodes=["a", "b"])).changed
@@ -100,12 +100,12 @@ async def test_check_mode_writes_nothing():
 @pytest.mark.parametrize(
     "act", [share, lambda api, nodes: unshare(api, nodes=nodes, grace_seconds=0, confirm_seconds=0)]
 )
-async def test_an_unknown_node_is_named_with_the_known_ones(act):
+async def test_unknown_nodes_are_named_with_valid_choices(act):
     with pytest.raises(ConfigurationError, match=r"cannot find the nodes c, d; choose among a, b"):
         await act(cluster(node("b"), node("a")), nodes=["d", "a", "c"])
 
 
-async def test_waiting_for_offers_names_the_nodes_that_have_none():
+async def test_wait_timeout_names_nodes_that_offer_no_cards():
     api = cluster(
         node("a", labels={"accelkit.io/share": "true"}),
         shared("b", {**OFFER, "accelkit.io/cards": "0"}),
@@ -151,13 +151,13 @@ UNKNOWN_SAID = (
     ],
     ids=["library", "no table", "some memory is known", "withheld"],
 )
-async def test_why_a_node_does_not_offer_its_memory_is_reported(inventory, offer, why):
+async def test_reason_for_unoffered_memory_is_reported(inventory, offer, why):
     given = {"labels": {"accelkit.io/share": "true"}, "inventory": encode_inventory(inventory), "offer": offer}
     with pytest.raises(ServiceError, match=why):
         await share(cluster(node("a", **given)), wait_seconds=1e-6)
 
 
-async def test_a_library_of_no_use_is_told_of_a_node_that_offers_its_cards():
+async def test_library_problem_is_reported_for_node_that_offers_cards():
     text = encode_inventory(Inventory(2**30, (KNOWN,), library_problems=(SILENT,)))
     api = cluster(
         node("a", labels={"accelkit.io/share": "true"}, inventory=text, offer=OFFER),
@@ -169,20 +169,20 @@ async def test_a_library_of_no_use_is_told_of_a_node_that_offers_its_cards():
     assert (await share(api, nodes=["a", "c"])).library_problems == {}
 
 
-async def test_agents_that_go_by_another_unit_are_waited_for():
+async def test_agents_with_another_unit_are_awaited():
     with pytest.raises(ServiceError, match="a: its agent still uses the unit 1GiB"):
         await share(cluster(shared("a", OFFER)), wait_seconds=1e-6, unit_bytes=2**20)
     assert (await share(cluster(shared("a", OFFER)), wait_seconds=1, unit_bytes=2**30)).nodes == ("a",)
 
 
-async def test_an_agent_that_cannot_take_the_unit_over_ends_the_wait_with_its_reason():
+async def test_agent_that_cannot_adopt_the_unit_ends_the_wait_with_reason():
     text = encode_inventory(Inventory(2**30, (), next_unit_bytes=2**20, problem="too many devices"))
     api = cluster(node("a", labels={"accelkit.io/share": "true"}, inventory=text))
     with pytest.raises(ServiceError, match=r"^node a: too many devices$"):
         await share(api, wait_seconds=600, unit_bytes=2**20)
 
 
-async def test_everything_of_ours_is_taken_off_and_nothing_else():
+async def test_unshare_removes_only_accelkit_metadata_and_resources():
     def keys_of_a_running_agent_stay_for_a_while(nodes):
         assert "accelkit.io/memory" in nodes[A]["status"]["capacity"]
 
@@ -198,13 +198,13 @@ async def test_everything_of_ours_is_taken_off_and_nothing_else():
     assert again.nodes == ()
 
 
-async def test_keys_that_a_kubelet_already_set_to_zero_go_at_once():
+async def test_resources_set_to_zero_by_kubelet_are_removed_immediately():
     api = cluster(node("a", offer=GONE))
     await unshare(api, nodes=["a"], grace_seconds=0, confirm_seconds=0)
     assert api.objects[A] == node("a")
 
 
-async def test_a_kubelet_that_keeps_offering_is_an_error_after_the_grace():
+async def test_kubelet_that_still_offers_resources_is_an_error_after_grace_period():
     api = cluster(shared("a", OFFER))
     with pytest.raises(
         ServiceError, match=r"1 of 1 nodes still offer accelkit's resources: a: .*accelkit.io/memory: 16"
@@ -213,7 +213,7 @@ async def test_a_kubelet_that_keeps_offering_is_an_error_after_the_grace():
     assert api.objects[A]["status"]["capacity"]["accelkit.io/memory"] == "16"
 
 
-async def test_keys_that_come_back_are_an_error():
+async def test_reappearing_resources_are_an_error():
     def back(nodes):
         nodes[A]["status"]["capacity"].update(OFFER)
 
@@ -222,7 +222,7 @@ async def test_keys_that_come_back_are_an_error():
         await unshare(api, grace_seconds=0, confirm_seconds=0)
 
 
-async def test_a_node_deleted_meanwhile_is_no_error():
+async def test_node_deleted_during_unshare_is_not_an_error():
     def deleted(nodes):
         nodes.clear()
 
@@ -230,7 +230,7 @@ async def test_a_node_deleted_meanwhile_is_no_error():
     assert (await unshare(api, grace_seconds=60, confirm_seconds=0)).changed
 
 
-async def test_labels_that_are_still_as_we_wrote_them_go_and_others_stay():
+async def test_unshare_removes_only_labels_with_unchanged_values():
     ours, theirs = "accelkit.io/cards.count", "feature.node.kubernetes.io/pci-10de.present"
     record = msgspec.json.encode({ours: "1", theirs: "true", "lost": "1"}).decode()
     metadata = {
@@ -245,7 +245,7 @@ async def test_labels_that_are_still_as_we_wrote_them_go_and_others_stay():
     assert api.objects[A]["metadata"]["annotations"] == {}
 
 
-async def test_nodes_that_no_agent_has_looked_at_are_listed_once_and_named_ones_whatever_they_say():
+async def test_unexamined_nodes_are_listed_and_named_nodes_override_labels():
     api = cluster(
         node("chosen", labels={"accelkit.io/share": "true"}),
         shared("done", OFFER),
@@ -260,7 +260,7 @@ async def test_nodes_that_no_agent_has_looked_at_are_listed_once_and_named_ones_
         await list_unexamined(api, ["misspelt"])
 
 
-async def test_a_card_that_another_plugin_gives_is_not_shared_as_well():
+async def test_node_with_another_device_plugin_is_refused():
     api = cluster(
         node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}), node("b", labels={PRESENT: "true"})
     )
@@ -272,19 +272,19 @@ async def test_a_card_that_another_plugin_gives_is_not_shared_as_well():
 
 
 @pytest.mark.parametrize("offer", [{"nvidia.com/gpu": "0"}, {"nvidia.com/mig-1g.5gb": "0"}, {"cpu": "3"}])
-async def test_a_plugin_that_has_gone_is_no_conflict(offer):
+async def test_removed_device_plugin_is_no_conflict(offer):
     assert (await share(cluster(node("a", labels={PRESENT: "true"}, offer=offer)))).nodes == ("a",)
 
 
 @pytest.mark.parametrize(
     "name", ["nvidia.com/mig-1g.5gb", "volcano.sh/vgpu-number", "amd.com/cpx_nps4", "enflame.com/drs-gcu"]
 )
-async def test_a_card_of_which_another_plugin_gives_parts_is_not_shared_either(name):
+async def test_node_with_partitions_of_another_plugin_is_refused(name):
     with pytest.raises(ConfigurationError, match=f"offers the same cards .a: {name}: 7"):
         await share(cluster(node("a", labels={PRESENT: "true"}, offer={name: "7"})))
 
 
-async def test_a_plugin_whose_pods_are_counted_is_no_conflict():
+async def test_plugin_with_counted_resources_is_no_conflict():
     api = cluster(node("a", labels={PRESENT: "true"}, offer={"gpu.intel.com/i915": "2"}))
     counted = load_dialect("gas").resources.requestable
     assert (await share(api, counted=counted)).nodes == ("a",)
@@ -292,7 +292,7 @@ async def test_a_plugin_whose_pods_are_counted_is_no_conflict():
         await share(api)
 
 
-async def test_a_resource_that_our_agents_are_to_serve_is_another_plugins_until_the_node_says_that_it_is_ours():
+async def test_resource_served_by_another_plugin_is_a_conflict_until_advertised():
     kubegpu = load_dialect("kubegpu")
     told = {"dialect": kubegpu, "counted": kubegpu.resources.requestable}
     api = cluster(node("a", labels={PRESENT: "true"}, offer={"nvidia.com/gpu": "8"}))
@@ -305,14 +305,14 @@ async def test_a_resource_that_our_agents_are_to_serve_is_another_plugins_until_
     assert (await share(other, dialect=load_dialect("native"), counted=kubegpu.resources.requestable)).nodes == ("a",)
 
 
-async def test_what_somebody_else_said_of_a_node_stays():
+async def test_unshare_keeps_opt_out_label():
     api = cluster(node("a", labels={"accelkit.io/share": "false"}, offer=GONE))
     await unshare(api, grace_seconds=0, confirm_seconds=0)
     assert api.objects[A] == node("a", labels={"accelkit.io/share": "false"})
     assert not (await unshare(api, grace_seconds=0, confirm_seconds=0)).changed
 
 
-async def test_nodes_that_are_no_longer_named_lose_the_label():
+async def test_exclusive_share_removes_label_from_unnamed_nodes():
     api = cluster(shared("a", OFFER), shared("b", OFFER), node("c", labels={"accelkit.io/share": "false"}), node("d"))
     done = await share(api, nodes=["a", "d"], exclusive=True)
     assert done.nodes == ("a", "d")
@@ -326,7 +326,7 @@ async def test_nodes_that_are_no_longer_named_lose_the_label():
     assert not (await share(api, nodes=["a", "d"], exclusive=True)).changed
 
 
-async def test_without_names_no_node_loses_the_label():
+async def test_exclusive_share_without_names_keeps_all_labels():
     api = cluster(node("by-hand", labels={"accelkit.io/share": "true"}))
     assert not (await share(api, exclusive=True)).changed
 
@@ -337,7 +337,7 @@ async def share_by_a_dialect(*nodes):
     return api
 
 
-async def test_a_former_dialect_leaves_nothing_on_a_node_that_stays_shared():
+async def test_former_dialect_is_removed_from_node_that_remains_shared():
     api = await share_by_a_dialect(shared("a", {**OFFER, **THEIRS}), shared("b", OFFER))
     assert api.objects[A]["metadata"]["annotations"]["accelkit.io/advertised"] == ",".join(sorted(THEIRS))
     assert api.objects[A]["metadata"]["labels"]["enflame.com/gcushare"] == "true"
@@ -347,14 +347,14 @@ async def test_a_former_dialect_leaves_nothing_on_a_node_that_stays_shared():
     assert not (await unshare(api, keep=["a", "b"], grace_seconds=0, confirm_seconds=0)).changed
 
 
-async def test_a_dialect_in_use_is_left_to_nodes_that_stay_shared_and_the_native_resources_go():
+async def test_current_dialect_is_kept_and_native_resources_are_removed():
     api = await share_by_a_dialect(shared("a", {**GONE, **dict.fromkeys(THEIRS, "16")}))
     await unshare(api, keep=["a"], grace_seconds=0, confirm_seconds=0, dialect=GCUSHARE)
     assert api.objects[A]["status"]["capacity"] == {"cpu": "4", **dict.fromkeys(THEIRS, "16")}
     assert api.objects[A]["metadata"]["labels"]["enflame.com/gcushare"] == "true"
 
 
-async def test_resources_of_a_dialect_are_removed_without_naming_it_and_those_of_others_stay():
+async def test_unshare_removes_own_dialect_resources_and_keeps_foreign_resources():
     foreign = node("theirs", offer=dict.fromkeys(THEIRS, "16"))
     api = await share_by_a_dialect(shared("a", THEIRS), foreign)
     await unshare(api, grace_seconds=0, confirm_seconds=0)
@@ -362,7 +362,7 @@ async def test_resources_of_a_dialect_are_removed_without_naming_it_and_those_of
     assert api.objects[build_node_path("theirs")] == foreign
 
 
-async def test_names_of_resources_are_kept_until_these_are_gone():
+async def test_advertised_names_are_kept_until_resources_are_removed():
     api = await share_by_a_dialect(shared("a", dict.fromkeys(THEIRS, "16")))
     with pytest.raises(ServiceError, match="still offer"):
         await unshare(api, grace_seconds=0, confirm_seconds=0)
@@ -372,7 +372,7 @@ async def test_names_of_resources_are_kept_until_these_are_gone():
     assert api.objects[A] == node("a")
 
 
-async def test_withdrawn_nodes_lose_the_label_and_keep_the_rest_until_pods_are_offered_nothing():
+async def test_withdraw_removes_label_and_waits_until_nothing_is_allocatable():
     def kubelet(nodes):
         nodes[A]["status"]["allocatable"].update(GONE)
 
@@ -389,12 +389,12 @@ async def test_withdrawn_nodes_lose_the_label_and_keep_the_rest_until_pods_are_o
     assert not (await withdraw(api, grace_seconds=5)).changed
 
 
-async def test_a_kubelet_that_keeps_offering_shares_to_pods_is_named():
+async def test_withdraw_timeout_names_node_that_still_offers_resources():
     with pytest.raises(ServiceError, match=r"1 of 2 nodes still offer accelkit's resources to pods: a: .*/memory: 16"):
         await withdraw(cluster(shared("a", OFFER), node("b")), grace_seconds=0)
 
 
-async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_node_that_is_new():
+async def test_former_dialect_is_removed_from_newly_shared_node():
     api = await share_by_a_dialect(shared("a", {**OFFER, **THEIRS}))
     api.store(NODES, node("b", labels={PRESENT: "true"}, offer={**OFFER, **THEIRS}))
     await share(api)
@@ -405,14 +405,14 @@ async def test_an_agent_that_starts_with_a_former_dialect_leaves_nothing_on_a_no
     assert not (await share(api)).changed
 
 
-async def test_a_kubelet_that_claims_other_resources_for_us_is_not_accepted():
+async def test_advertised_names_outside_known_dialects_are_ignored():
     api = cluster(shared("a", OFFER), polls=[offers("0")])
     api.objects[A]["metadata"]["annotations"]["accelkit.io/advertised"] = "cpu,enflame.com/gcu-memory"
     await unshare(api, grace_seconds=5, confirm_seconds=0)
     assert api.objects[A] == node("a")
 
 
-async def test_nodes_of_others_are_neither_labelled_nor_looked_at():
+async def test_excluded_nodes_are_neither_labeled_nor_listed():
     api = cluster(node("a", labels={PRESENT: "true"}), node("b", labels={PRESENT: "true"}, offer={"amd.com/gpu": "1"}))
     assert (await share(api, leave_out=["b"])).nodes == ("a",)
     assert "accelkit.io/share" not in api.objects[build_node_path("b")]["metadata"]["labels"]

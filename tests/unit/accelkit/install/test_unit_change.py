@@ -35,13 +35,13 @@ def inventory(unit, gib=16, **more):
     [("unreadable", [], []), (inventory(GIB), [GIB], []), (inventory(MIB, next_unit_bytes=GIB), [GIB], ["n"])],
     ids=["first install", "same unit", "node that waits for it"],
 )
-async def test_without_another_unit_no_meaning_changes(text, before, waiting):
+async def test_unchanged_unit_affects_no_workloads(text, before, waiting):
     change = await plan_unit_change(cluster(n=text), GIB, MEMORY)
     assert (change.refusals, change.finer, change.waiting, change.workloads) == ({}, [], waiting, ())
     assert change.before == before
 
 
-async def test_what_is_taken_over_asked_in_its_own_unit_until_a_node_is_ours():
+async def test_adopted_workloads_use_former_unit_until_first_inventory():
     change = await plan_unit_change(cluster(), GIB, MEMORY, former_unit_bytes=MIB)
     assert (change.before, len(change.workloads)) == ([MIB], 1)
     change = await plan_unit_change(cluster(), MIB, MEMORY, former_unit_bytes=MIB)
@@ -50,20 +50,20 @@ async def test_what_is_taken_over_asked_in_its_own_unit_until_a_node_is_ours():
     assert (change.before, change.workloads) == ([GIB], ())
 
 
-async def test_a_change_names_nodes_and_workloads():
+async def test_unit_change_lists_nodes_and_workloads():
     nodes = {"a": inventory(256 * MIB), "b": inventory(GIB), "c": inventory(512 * MIB)}
     change = await plan_unit_change(cluster(**nodes), 512 * MIB, MEMORY)
     assert (change.finer, change.waiting) == (["b"], ["a"])
     assert change.workloads == [Workload("d", "Pod", "p", (("c", "8"),))]
 
 
-async def test_nodes_with_too_much_memory_refuse():
+async def test_nodes_with_too_many_devices_refuse_the_unit():
     change = await plan_unit_change(cluster(big=inventory(GIB, gib=1000), small=inventory(GIB)), MIB, MEMORY)
     assert list(change.refusals) == ["big"]
     assert "1,024,000 devices" in change.refusals["big"]
 
 
-def test_the_meaning_is_said_in_both_units():
+def test_request_description_contains_amounts_in_both_units():
     workload = Workload("d", "Job", "j", (("c", "8"), ("x", "soon")))
     assert describe_request(workload, [MIB, GIB], 256 * MIB) == (
         "Job d/j: c requests 8: 8 MiB or 8 GiB until now, 2 GiB in units of 256MiB; "

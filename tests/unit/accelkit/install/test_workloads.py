@@ -49,12 +49,12 @@ async def found(**collections):
         ("jobs", "Job"),
     ],
 )
-async def test_templates_of_every_kind_are_read(path, kind):
+async def test_pod_templates_of_every_kind_are_read(path, kind):
     assert await found(**{path: [template()]}) == [f"{kind} w"]
 
 
 @pytest.mark.parametrize("old", [False, True])
-async def test_cron_jobs_are_read_in_either_version(api, old):
+async def test_cron_jobs_are_read_in_both_api_versions(api, old):
     version = "batch/v1beta1" if old else "batch/v1"
     template_of_job = {"jobTemplate": {"spec": {"template": {"spec": asking()}}}}
     api.store(build_collection_path(version, "cronjobs"), item("w", template_of_job))
@@ -63,12 +63,12 @@ async def test_cron_jobs_are_read_in_either_version(api, old):
     assert await list_workloads_requesting(api, [MEMORY]) == [Workload("d", "CronJob", "w", (("c", "8"),))]
 
 
-async def test_what_belongs_to_a_workload_is_not_listed_beside_it():
+async def test_objects_owned_by_a_listed_workload_are_omitted():
     pods = [item("p", asking(), owner="ReplicaSet", status={"phase": "Pending"})]
     assert await found(replicasets=[template(owner="Deployment")], jobs=[template(owner="CronJob")], pods=pods) == []
 
 
-async def test_waiting_pods_of_nobody_or_of_an_operator_are_listed():
+async def test_pending_pods_without_owner_or_with_custom_owner_are_listed():
     pods = [
         item("alone", asking(init=True), status={"phase": "Pending"}),
         item("operated", asking(), owner="PyTorchJob", status={"phase": "Pending"}),
@@ -78,18 +78,18 @@ async def test_waiting_pods_of_nobody_or_of_an_operator_are_listed():
     assert await found(pods=pods) == ["Pod alone", "Pod operated"]
 
 
-async def test_jobs_that_ended_create_no_pods():
+async def test_finished_jobs_are_omitted():
     ended = {"conditions": [{"type": "Complete", "status": "True"}]}
     running = {"conditions": [{"type": "Suspended", "status": "True"}]}
     assert await found(jobs=[template("old", status=ended), template("new", status=running)]) == ["Job new"]
 
 
 @pytest.mark.parametrize("spec", [asking("0"), asking(resource="cpu"), {}])
-async def test_who_asks_for_none_is_left_out(spec):
+async def test_workload_without_requested_resource_is_omitted(spec):
     assert await found(deployments=[item("w", {"template": {"spec": spec}})]) == []
 
 
-async def test_a_collection_that_cannot_be_read_is_an_error(api):
+async def test_unreadable_collection_is_an_error(api):
     api.fail(ApiError("forbidden", status=403), path="/deployments")
     with pytest.raises(ApiError, match="forbidden"):
         await list_workloads_requesting(api, [MEMORY])

@@ -40,7 +40,7 @@ async def fill(registry: HostileRegistry, image: Reference, root: Path, mount_pa
         return await fill_volume(client, unsigned(image, root, mount_path=mount_path))
 
 
-async def test_the_files_lie_at_the_root_and_say_the_mount_path(hostile_registry, volume) -> None:
+async def test_volume_root_contains_files_relocated_to_mount_path(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     record = await fill(hostile_registry, image, volume)
     found = files_of(volume)
@@ -51,13 +51,13 @@ async def test_the_files_lie_at_the_root_and_say_the_mount_path(hostile_registry
     assert check_volume(volume, image.require_digest(), "/cache") == record
 
 
-async def test_nothing_but_the_record_is_kept_beside_them(hostile_registry, volume) -> None:
+async def test_volume_keeps_only_completion_record_beside_files(hostile_registry, volume) -> None:
     await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
     hidden = {each.name for each in (volume / ".accelkit").iterdir() if not each.name.endswith(".lock")}
     assert hidden == {"complete.json"}
 
 
-async def test_a_filled_volume_is_left_as_it_is(hostile_registry, volume) -> None:
+async def test_second_fill_does_not_change_volume(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     await fill(hostile_registry, image, volume)
     before = {path: path.stat().st_mtime_ns for path in volume.rglob("*")}
@@ -68,9 +68,7 @@ async def test_a_filled_volume_is_left_as_it_is(hostile_registry, volume) -> Non
 
 
 @pytest.mark.parametrize("moved", [0, 1])
-async def test_a_job_that_was_killed_while_it_moved_files_is_gone_on_with(
-    hostile_registry, volume, moved, monkeypatch
-) -> None:
+async def test_fill_resumes_after_kill_while_moving_files(hostile_registry, volume, moved, monkeypatch) -> None:
     image = put_layers(hostile_registry, [TREE])
     rename, done = Path.rename, []
 
@@ -106,21 +104,21 @@ async def _extracted(registry, image, root):
     return result.place, result.record
 
 
-async def test_files_of_others_are_not_mixed_with(hostile_registry, volume) -> None:
+async def test_volume_with_unexpected_files_is_rejected(hostile_registry, volume) -> None:
     (volume / "theirs").write_text("x")
     with pytest.raises(CacheError, match="contains unexpected files, for example 'theirs'"):
         await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
     assert not (volume / ".accelkit").exists()
 
 
-async def test_another_digest_needs_another_volume(hostile_registry, volume) -> None:
+async def test_volume_filled_with_another_digest_is_rejected(hostile_registry, volume) -> None:
     await fill(hostile_registry, put_layers(hostile_registry, [TREE]), volume)
     other = put_layers(hostile_registry, [archive(file("io.triton.cache/C/c.json", b"{}"))])
     with pytest.raises(CacheError, match="is filled with"):
         await fill(hostile_registry, other, volume)
 
 
-async def test_a_cache_cannot_bring_a_record_of_its_own(hostile_registry, volume) -> None:
+async def test_cache_with_accelkit_folder_is_rejected(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [archive(file("io.triton.cache/.accelkit/complete.json", b"{}"))])
     with pytest.raises(CacheError, match=r"root of the cache contains '\.accelkit'"):
         await fill(hostile_registry, image, volume)
@@ -128,7 +126,7 @@ async def test_a_cache_cannot_bring_a_record_of_its_own(hostile_registry, volume
         check_volume(volume, image.require_digest(), "/cache")
 
 
-async def test_a_registry_that_lies_leaves_nothing_visible(hostile_registry, volume) -> None:
+async def test_corrupt_blob_leaves_no_visible_files(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     hostile_registry.on("GET", ".*/blobs/.*", misbehaviour.changed(b"of another digest"))
     with pytest.raises((CacheError, RegistryError)):
@@ -136,13 +134,13 @@ async def test_a_registry_that_lies_leaves_nothing_visible(hostile_registry, vol
     assert {each.name for each in volume.iterdir()} <= {".accelkit", "lost+found"}
 
 
-async def test_an_image_by_tag_is_refused(hostile_registry, volume) -> None:
+async def test_image_without_digest_is_rejected(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     with pytest.raises(CacheError, match="specify the image by digest"):
         await fill(hostile_registry, Reference(image.registry, image.repository, "v1"), volume)
 
 
-async def test_a_copy_that_lacks_a_file_is_refused(hostile_registry, volume) -> None:
+async def test_check_rejects_volume_with_missing_file(hostile_registry, volume) -> None:
     image = put_layers(hostile_registry, [TREE])
     await fill(hostile_registry, image, volume)
     (volume / "B" / "b.json").unlink()
@@ -151,7 +149,7 @@ async def test_a_copy_that_lacks_a_file_is_refused(hostile_registry, volume) -> 
 
 
 @pytest.mark.parametrize("filled", [True, False])
-async def test_the_check_of_a_copy_writes_nothing(hostile_registry, volume, filled) -> None:
+async def test_check_option_writes_nothing_to_volume(hostile_registry, volume, filled) -> None:
     image = put_layers(hostile_registry, [TREE])
     if filled:
         await fill(hostile_registry, image, volume)
@@ -163,7 +161,7 @@ async def test_the_check_of_a_copy_writes_nothing(hostile_registry, volume, fill
     shutil.rmtree(volume)
 
 
-def test_nothing_is_filled_without_a_policy(volume) -> None:
+def test_fill_command_requires_policy(volume) -> None:
     image = f"quay.io/acme/cache@sha256:{'1' * 64}"
     done = CliRunner().invoke(main, ["cache", "fill", image, str(volume), "--mount-path", "/cache"])
     assert done.exit_code == 2

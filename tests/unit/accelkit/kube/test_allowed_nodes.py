@@ -37,7 +37,7 @@ def require(terms):
     }
 
 
-def test_all_labels_of_the_selector_count():
+def test_node_must_match_all_selector_labels():
     nodes = node("a", {"x": "1", "y": "2"}), node("b", {"x": "1"}), node("c")
     assert allowed({"nodeSelector": {"x": "1", "y": "2"}}, *nodes) == {"a"}
     assert allowed({}, *nodes) == {"a", "b", "c"}
@@ -56,12 +56,12 @@ def test_all_labels_of_the_selector_count():
         ({"operator": "Near", "values": ["1"]}, set()),
     ],
 )
-def test_the_operators_of_required_affinity(expression, expected):
+def test_required_affinity_operators_match_labels(expression, expected):
     nodes = node("a", {"x": "1"}), node("b", {"x": "2"}), node("c")
     assert allowed(affinity({"key": "x", **expression}), *nodes) == expected
 
 
-def test_one_term_is_enough_an_empty_one_is_none_and_fields_name_the_node():
+def test_affinity_terms_are_alternatives_and_support_match_fields():
     nodes = node("a", {"x": "1"}), node("b", {"x": "2"})
     one, two = ({"matchExpressions": [{"key": "x", "operator": "In", "values": [each]}]} for each in "12")
     assert allowed(require([one, two]), *nodes) == {"a", "b"}
@@ -83,18 +83,18 @@ def test_one_term_is_enough_an_empty_one_is_none_and_fields_name_the_node():
         ({"value": "yes"}, False),
     ],
 )
-def test_taints_exclude_pods_that_do_not_tolerate_them(toleration, tolerates):
+def test_node_with_untolerated_taint_is_excluded(toleration, tolerates):
     assert allowed({"tolerations": [toleration]}, node("a", taints=[TAINT])) == ({"a"} if tolerates else set())
 
 
-def test_a_preference_keeps_nobody_out_and_a_cordon_everybody():
+def test_cordoned_node_is_excluded_and_prefer_no_schedule_is_ignored():
     soft = node("a", taints=[{**TAINT, "effect": "PreferNoSchedule"}])
     assert allowed({}, soft, node("b", unschedulable=True)) == {"a"}
     tolerates = {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}
     assert allowed(tolerates, node("b", unschedulable=True)) == {"b"}
 
 
-def test_changes_of_nodes_count():
+def test_node_events_update_allowed_nodes():
     facts = SchedulingFacts()
     rules = encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, SchedulingPodSpec))
     facts.take_event("ADDED", node("a", {"x": "1"}))
@@ -121,26 +121,26 @@ def expressions(count, values=("1",), operator="NotIn"):
         {"tolerations": [{"operator": "Exists"}] * (MOST_REQUIREMENTS + 1)},
     ],
 )
-def test_a_pod_with_more_rules_than_are_read_may_have_no_node(spec):
+def test_pod_with_too_many_rules_has_no_allowed_node(spec):
     assert encode_rules(msgspec.convert(spec, SchedulingPodSpec)) == TOO_MANY
     assert allowed(spec, node("a")) == set()
 
 
-def test_a_pod_may_have_rules_enough():
+def test_pod_with_maximum_number_of_rules_is_evaluated():
     spec = affinity(*expressions(MOST_REQUIREMENTS))
     assert allowed(spec, node("a"), node("b", {"k0": "1"})) == {"a"}
 
 
-def test_terms_without_requirements_are_not_kept():
+def test_affinity_terms_without_requirements_are_dropped():
     assert encode_rules(msgspec.convert(require([{}] * 100_000), SchedulingPodSpec)) == b"[{},[],[]]"
 
 
-def test_the_same_rules_of_many_pods_are_kept_once():
+def test_identical_rules_of_pods_share_one_object():
     one, other = (encode_rules(msgspec.convert({"nodeSelector": {"x": "1"}}, SchedulingPodSpec)) for _ in range(2))
     assert one is other
 
 
-def test_each_requirement_is_paid_for_with_each_node():
+def test_budget_is_charged_per_requirement_and_node():
     facts = SchedulingFacts()
     facts.replace([node("a"), node("b")])
     rules = encode_rules(msgspec.convert(affinity(*expressions(3)), SchedulingPodSpec))

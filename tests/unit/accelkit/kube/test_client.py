@@ -65,7 +65,7 @@ def answers(server, body=b"{}", status=200):
         ),
     ],
 )
-async def test_each_method_sends_json_of_its_type(server, api, call, method, content_type):
+async def test_request_has_content_type_of_its_method(server, api, call, method, content_type):
     answers(server, b"answer")
     assert await call(api) == b"answer"
     ((sent, path, headers, body),) = server.seen
@@ -75,18 +75,18 @@ async def test_each_method_sends_json_of_its_type(server, api, call, method, con
         assert headers["Content-Type"] == content_type
 
 
-async def test_what_a_query_says_arrives_as_it_was_meant(server, api):
+async def test_query_parameters_are_encoded(server, api):
     await api.get("/x", query={"labelSelector": "a=b,c", "continue": "x+y&z/%41"})
     assert "Authorization" not in server.seen[0][2]
     assert server.seen[0][1] == "/x?labelSelector=a%3Db%2Cc&continue=x%2By%26z%2F%2541"
 
 
-async def test_a_delete_may_carry_options(server, api):
+async def test_delete_sends_options(server, api):
     await api.delete("/x", {"gracePeriodSeconds": 0})
     assert server.seen[0][3] == b'{"gracePeriodSeconds":0}'
 
 
-async def test_a_token_is_read_again_for_every_request(server, tmp_path):
+async def test_token_is_read_for_every_request(server, tmp_path):
     token = tmp_path / "token"
     async with client(server, connection=Connection("", None, lambda: f"Bearer {token.read_text().strip()}")) as api:
         for text in ("one\n", "two\n"):
@@ -95,7 +95,7 @@ async def test_a_token_is_read_again_for_every_request(server, tmp_path):
     assert [headers["Authorization"] for _, _, headers, _ in server.seen] == ["Bearer one", "Bearer two"]
 
 
-async def test_who_is_impersonated_is_told_with_every_request(server):
+async def test_impersonation_headers_are_sent_with_every_request(server):
     headers = ("Impersonate-User", "ml"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")
     async with client(server, connection=Connection("", None, headers=headers)) as api:
         await api.get("/x")
@@ -106,7 +106,7 @@ async def test_who_is_impersonated_is_told_with_every_request(server):
         assert seen.getall("Impersonate-Group") == ["a", "b"]
 
 
-async def test_a_proxy_is_asked_for_the_server_with_its_own_headers(server):
+async def test_request_is_sent_through_proxy(server):
     answers(server, b"through")
     url = str(server.make_url("")).rstrip("/")
     at = Connection("http://api.invalid:6443", None, proxy=url, proxy_headers={"X-Proxy": "p"})
@@ -116,7 +116,7 @@ async def test_a_proxy_is_asked_for_the_server_with_its_own_headers(server):
     assert seen["Host"] == "api.invalid:6443"
 
 
-async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
+async def test_unreadable_token_file_raises_api_error_without_request(server):
     missing = Path("/nonexistent/token")
     async with client(server, connection=Connection("", None, missing.read_text)) as api:
         with pytest.raises(ApiError, match="token"):
@@ -153,7 +153,7 @@ async def test_a_token_file_that_cannot_be_read_is_an_error_of_ours(server):
         (b'{"later": ' + b"[" * 90_000, "later", ""),
     ],
 )
-async def test_a_refusal_carries_what_the_server_said(server, api, body, message, reason):
+async def test_error_contains_message_and_reason_of_response(server, api, body, message, reason):
     answers(server, body, 403)
     with pytest.raises(ApiError) as raised:
         await api.get("/x")
@@ -164,14 +164,14 @@ async def test_a_refusal_carries_what_the_server_said(server, api, body, message
 @pytest.mark.parametrize(
     ("status", "unanswered"), [(300, False), (301, False), (409, False), (429, False), (500, True), (504, True)]
 )
-async def test_only_an_answer_that_blames_the_server_leaves_the_effect_unknown(server, api, status, unanswered):
+async def test_only_server_errors_mark_request_as_unanswered(server, api, status, unanswered):
     answers(server, status=status)
     with pytest.raises(ApiError) as raised:
         await api.post("/x", {})
     assert (raised.value.status, raised.value.unanswered) == (status, unanswered)
 
 
-async def test_a_server_that_is_not_there_leaves_the_effect_unknown(server):
+async def test_unreachable_server_marks_request_as_unanswered(server):
     url = str(server.make_url("")).rstrip("/")
     await server.close()
     async with ApiClient(Connection(url, None)) as api:
@@ -180,7 +180,7 @@ async def test_a_server_that_is_not_there_leaves_the_effect_unknown(server):
     assert raised.value.unanswered
 
 
-async def test_an_answer_that_breaks_off_leaves_the_effect_unknown(server, api):
+async def test_interrupted_response_marks_request_as_unanswered(server, api):
     async def answer(request):
         response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
@@ -194,7 +194,7 @@ async def test_an_answer_that_breaks_off_leaves_the_effect_unknown(server, api):
     assert raised.value.unanswered
 
 
-async def test_every_request_has_a_deadline(server):
+async def test_request_without_response_times_out(server):
     async def answer(_):
         await server.closing.wait()
         return web.Response()
@@ -219,7 +219,7 @@ async def watch(api):
         lambda api: api.post("/simulate", {}),
     ],
 )
-async def test_what_a_pod_answers_through_the_proxy_leads_nowhere_else(server, api, call):
+async def test_redirect_response_is_not_followed(server, api, call):
     async def answer(request):
         if "proxy" in request.path or "simulate" in request.path:
             # The API server hands on what pods answer, and pods may be anybody's.
@@ -233,7 +233,7 @@ async def test_what_a_pod_answers_through_the_proxy_leads_nowhere_else(server, a
     assert len(server.seen) == 1
 
 
-async def test_a_watch_yields_lines_however_they_are_cut(server, api):
+async def test_watch_splits_lines_at_any_chunk_boundary(server, api):
     async def answer(request):
         response = web.StreamResponse()
         await response.prepare(request)
@@ -246,7 +246,7 @@ async def test_a_watch_yields_lines_however_they_are_cut(server, api):
         assert [line async for line in lines] == [b"one", b"two", b"three", b""]
 
 
-async def test_a_watch_that_is_refused_carries_the_status(server, api):
+async def test_rejected_watch_raises_error_with_status(server, api):
     answers(server, b'{"message": "too old"}', 410)
     with pytest.raises(ApiError, match="too old") as raised:
         async with api.stream("/x", query={}, silence_seconds=5):
@@ -254,7 +254,7 @@ async def test_a_watch_that_is_refused_carries_the_status(server, api):
     assert raised.value.status == 410
 
 
-async def test_a_watch_that_says_nothing_for_too_long_is_dead(server, api):
+async def test_silent_watch_raises_error(server, api):
     async def answer(request):
         response = web.StreamResponse()
         await response.prepare(request)
@@ -273,19 +273,19 @@ async def test_a_watch_that_says_nothing_for_too_long_is_dead(server, api):
     assert seen == [b"one"]
 
 
-async def test_a_client_that_was_not_opened_says_so():
+async def test_unopened_client_raises_error():
     with pytest.raises(RuntimeError, match="async with"):
         await ApiClient(Connection("http://127.0.0.1:1", None)).get("/x")
 
 
-async def test_of_a_long_answer_that_is_no_status_the_beginning_is_reported(server, api):
+async def test_long_error_body_is_truncated(server, api):
     answers(server, b"x" * 299 + b"yz", 502)
     with pytest.raises(ApiError) as raised:
         await api.get("/x")
     assert raised.value.message == "x" * 299 + "y"
 
 
-async def test_an_event_of_many_chunks_is_searched_for_its_end_once(monkeypatch):
+async def test_long_event_is_searched_for_line_end_only_once(monkeypatch):
     searched = 0
 
     class Pending(bytearray):

@@ -63,14 +63,14 @@ def write(tmp_path):
     return write
 
 
-def test_credentials_in_the_file_itself_are_used(write, pem):
+def test_embedded_certificates_are_loaded(write, pem):
     found = load_connection(write(*embed(pem)))
     assert (found.server, found.read_authorization()) == ("https://h:6443", None)
     assert len(found.tls.get_ca_certs()) == 1
     assert found.tls.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch):
+def test_embedded_keys_leave_no_temporary_file(write, pem, tmp_path, monkeypatch):
     with credential_files():
         pass  # What other tests left is not looked at.
     (tmp_path / "temporary").mkdir()
@@ -81,7 +81,7 @@ def test_keys_in_the_file_itself_leave_no_file(write, pem, tmp_path, monkeypatch
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_keys_in_the_file_itself_are_not_deleted_by_another_thread(write, pem, monkeypatch):
+def test_embedded_keys_are_not_deleted_by_another_thread(write, pem, monkeypatch):
     token = load_connection(write(user={"token": "t"})).read_authorization
     path = write(*embed(pem))
     build_tls, others = connection._build_tls, []
@@ -101,7 +101,7 @@ def test_keys_in_the_file_itself_are_not_deleted_by_another_thread(write, pem, m
     assert not others[0].is_alive()
 
 
-def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
+def test_credential_files_are_resolved_relative_to_kubeconfig(write, pem, tmp_path):
     for name, data in pem.items():
         (tmp_path / f"{name}.pem").write_bytes(data)
     found = load_connection(
@@ -113,29 +113,29 @@ def test_credentials_in_files_beside_it_are_found(write, pem, tmp_path):
     assert len(found.tls.get_ca_certs()) == 1
 
 
-def test_a_token_file_beside_it_is_found(write, tmp_path):
+def test_token_file_is_resolved_relative_to_kubeconfig(write, tmp_path):
     (tmp_path / "token").write_text("from file")
     assert load_connection(write(user={"tokenFile": "token"})).read_authorization() == "Bearer from file"
 
 
-def test_verification_can_be_switched_off(write):
+def test_insecure_skip_tls_verify_disables_verification(write):
     found = load_connection(write({"insecure-skip-tls-verify": True}))
     assert (found.tls.verify_mode, found.tls.check_hostname) == (ssl.CERT_NONE, False)
 
 
-def test_the_context_is_that_of_the_kubeconfig_unless_another_host_is_given(write):
+def test_current_context_is_used_unless_host_is_set(write):
     path = str(write())
     assert load_connection(ConnectionOptions(kubeconfig=path)).context == "c"
     given = ConnectionOptions(kubeconfig=path, host="https://other:6443")
     assert (load_connection(given).server, load_connection(given).context) == ("https://other:6443", "")
 
 
-def test_plain_http_needs_no_certificates(write):
+def test_plain_http_server_needs_no_tls(write):
     found = load_connection(write({"server": "http://127.0.0.1:8080"}))
     assert (found.server, found.tls) == ("http://127.0.0.1:8080", None)
 
 
-def test_a_context_without_a_user_has_no_credentials(write):
+def test_context_without_user_has_no_credentials(write):
     assert load_connection(write(contexts=[{"name": "c", "context": {"cluster": "k"}}])).read_authorization() is None
 
 
@@ -159,7 +159,7 @@ def test_a_context_without_a_user_has_no_credentials(write):
         ({"user": {"client-certificate-data": "!", "client-key-data": "!"}}, "cannot use"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_the_file(write, changes, sentence):
+def test_error_names_kubeconfig_and_invalid_entry(write, changes, sentence):
     path = write(**changes)
     with pytest.raises(ConfigurationError) as raised:
         load_connection(path)
@@ -168,7 +168,7 @@ def test_what_cannot_be_used_is_named_with_the_file(write, changes, sentence):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"text", b"a: [", b"\xff\xfe\x00", b"a: &a [*a"])
-def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path, content):
+def test_invalid_kubeconfig_file_is_rejected(tmp_path, content):
     path = tmp_path / "config"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=str(path)):
@@ -176,23 +176,23 @@ def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("path", ["missing", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path, path):
+def test_missing_kubeconfig_file_is_rejected(tmp_path, path):
     with pytest.raises(ConfigurationError, match="the file does not exist"):
         load_connection(tmp_path / path)
 
 
-def test_the_environment_names_the_kubeconfig(write):
+def test_kubeconfig_environment_variable_is_used(write):
     environ = {"KUBECONFIG": f"{write(user={'token': 't'})}:/other", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert load_connection(environ=environ).read_authorization() == "Bearer t"
 
 
-def test_a_kubeconfig_at_home_is_the_last_resort(write, tmp_path):
+def test_kubeconfig_in_home_folder_is_used_last(write, tmp_path):
     (tmp_path / ".kube").mkdir()
     write(user={"token": "t"}).rename(tmp_path / ".kube" / "config")
     assert load_connection(environ={"HOME": str(tmp_path)}).read_authorization() == "Bearer t"
 
 
-def test_no_cluster_at_all_says_what_to_do():
+def test_missing_cluster_configuration_is_reported_with_next_step():
     with pytest.raises(ConfigurationError, match="set KUBECONFIG"):
         load_connection(environ={"HOME": "/nonexistent"})
 
@@ -200,7 +200,7 @@ def test_no_cluster_at_all_says_what_to_do():
 @pytest.mark.parametrize(
     ("host", "url"), [("10.0.0.1", "https://10.0.0.1:6443"), ("fd00::1", "https://[fd00::1]:6443")]
 )
-def test_a_pod_uses_its_service_account(monkeypatch, tmp_path, pem, host, url):
+def test_connection_in_pod_uses_service_account(monkeypatch, tmp_path, pem, host, url):
     monkeypatch.setattr(connection, "SERVICE_ACCOUNT", tmp_path)
     (tmp_path / "ca.crt").write_bytes(pem["certificate"])
     (tmp_path / "token").write_text("t")
@@ -217,7 +217,7 @@ def in_a_pod(folder):
     }
 
 
-def test_a_pod_without_its_service_account_says_so(tmp_path):
+def test_missing_service_account_files_are_reported(tmp_path):
     with pytest.raises(ConfigurationError, match="pod's service account are missing"):
         load_connection(environ=in_a_pod(tmp_path))
 
@@ -230,21 +230,21 @@ def account(tmp_path, pem):
     return in_a_pod(tmp_path)
 
 
-def test_a_pods_service_account_comes_before_the_environments_kubeconfig(write, account):
+def test_service_account_takes_precedence_over_kubeconfig_variable(write, account):
     assert (
         load_connection(environ=account | {"KUBECONFIG": str(write(user={"token": "t"}))}).server
         == "https://10.0.0.1:443"
     )
 
 
-def test_a_named_kubeconfig_comes_before_a_pods_service_account(write, account):
+def test_explicit_kubeconfig_takes_precedence_over_service_account(write, account):
     path = write(user={"token": "t"})
     named = account | {"K8S_AUTH_KUBECONFIG": str(path)}
     assert load_connection(environ=named).server == "https://h:6443"
     assert load_connection(path, environ=account).server == "https://h:6443"
 
 
-def test_a_named_kubeconfig_is_the_whole_answer(write):
+def test_explicit_kubeconfig_ignores_host_and_key_from_environment(write):
     environ = {"K8S_AUTH_HOST": "https://other", "K8S_AUTH_API_KEY": "other"}
     found = load_connection(write(user={"token": "t"}), environ=environ)
     assert (found.server, found.read_authorization()) == ("https://h:6443", "Bearer t")
@@ -257,7 +257,7 @@ def test_host_and_credentials_need_no_kubeconfig(account):
     assert found.tls.verify_mode is ssl.CERT_NONE
 
 
-def test_options_replace_what_the_kubeconfig_says(write, tmp_path, pem):
+def test_options_override_kubeconfig(write, tmp_path, pem):
     (tmp_path / "ca.pem").write_bytes(pem["certificate"])
     options = ConnectionOptions(
         kubeconfig=write(user={"token": "t"}),
@@ -273,7 +273,7 @@ def test_options_replace_what_the_kubeconfig_says(write, tmp_path, pem):
     assert found.headers == (("Impersonate-User", "u"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
 
 
-def test_a_context_is_taken_by_its_name(write):
+def test_context_is_selected_by_name(write):
     path = write(
         contexts=[{"name": "c", "context": {"cluster": "k"}}, {"name": "d", "context": {"cluster": "l", "user": "u"}}],
         clusters=[{"name": "k", "cluster": {"server": "https://k"}}, {"name": "l", "cluster": {"server": "https://l"}}],
@@ -284,7 +284,7 @@ def test_a_context_is_taken_by_its_name(write):
     assert (found.server, found.read_authorization()) == ("https://l", "Bearer t")
 
 
-def test_several_kubeconfigs_are_one(write, tmp_path):
+def test_several_kubeconfigs_are_merged(write, tmp_path):
     second = write(user={"token": "t"}).rename(tmp_path / "second")
     first = tmp_path / "first"
     first.write_text('{"contexts": [{"name": "d", "context": {"cluster": "k", "user": "u"}}]}')
@@ -304,7 +304,7 @@ def write_plugin(path, text):
     return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}}
 
 
-def test_a_plugin_is_asked_again_when_its_token_has_expired(write, tmp_path):
+def test_exec_plugin_is_called_again_after_token_expiry(write, tmp_path):
     credential = (
         '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status":'
         ' {"token": "\'$n\'", "expirationTimestamp": "2020-01-01T00:00:00Z"}}'
@@ -316,7 +316,7 @@ def test_a_plugin_is_asked_again_when_its_token_has_expired(write, tmp_path):
     assert first != second
 
 
-def test_a_plugin_that_gives_nothing_is_an_error_with_its_reason(write, tmp_path):
+def test_failing_exec_plugin_is_reported_with_reason(write, tmp_path):
     user = write_plugin(tmp_path / "plugin", "echo not logged in >&2; exit 3")
     with pytest.raises(
         ConfigurationError, match=r"returned no credentials: exec: process returned 3. not logged in; log in"
@@ -324,7 +324,7 @@ def test_a_plugin_that_gives_nothing_is_an_error_with_its_reason(write, tmp_path
         load_connection(write(user=user))
 
 
-def test_a_proxy_is_used_but_for_hosts_that_are_excepted(write):
+def test_proxy_is_used_except_for_excluded_hosts(write):
     path = write({"proxy-url": "http://proxy:3128"})
     assert load_connection(path).proxy == "http://proxy:3128"
     other = ConnectionOptions(kubeconfig=path, proxy="http://other:1", proxy_headers={"proxy_basic_auth": "u:p"})
@@ -336,10 +336,10 @@ def test_a_proxy_is_used_but_for_hosts_that_are_excepted(write):
         load_connection(ConnectionOptions(kubeconfig=path, proxy="socks5://p"), environ={})
 
 
-def test_the_name_in_the_servers_certificate_may_be_another(write):
+def test_tls_server_name_is_read_from_kubeconfig(write):
     assert load_connection(write({"tls-server-name": "kubernetes"})).server_name == "kubernetes"
 
 
-def test_user_and_password_are_sent_as_http_has_it():
+def test_user_name_and_password_use_basic_authentication():
     options = ConnectionOptions(host="http://h", username="u", password="p")  # noqa: S106
     assert load_connection(options, environ={}).read_authorization() == "Basic dTpw"

@@ -43,11 +43,11 @@ def budget(selector, allowed=0, *, namespace="d", **status):
         ({"matchExpressions": [{"key": "app", "operator": "Later"}]}, True),
     ],
 )
-def test_selectors_select_as_kubernetes_does(selector, protects):
+def test_budget_selector_matches_as_in_kubernetes(selector, protects):
     assert DisruptionBudgets([budget(selector)]).protects(P, X) == protects
 
 
-def test_a_budget_counts_in_its_namespace_alone_and_one_that_allows_an_eviction_protects_nobody():
+def test_budget_protects_pod_in_its_namespace_without_allowed_disruption():
     assert not DisruptionBudgets([budget({}, namespace="e")]).protects(P, X)
     assert not DisruptionBudgets([budget({}, 1)]).protects(P, X)
     # It counts as disrupted already.
@@ -55,7 +55,7 @@ def test_a_budget_counts_in_its_namespace_alone_and_one_that_allows_an_eviction_
     assert DisruptionBudgets([budget({}, 1), budget({"matchLabels": X}, 1)]).protects(P, X)
 
 
-def test_the_rule_names_the_budget():
+def test_rule_text_names_budget():
     assert DisruptionBudgets([budget({})]).find_rule(P, X) == "PodDisruptionBudget b protects it"
     several = DisruptionBudgets([budget({}, 1), budget({"matchLabels": X}, 1)])
     assert several.find_rule(P, X) == "several PodDisruptionBudgets cover it, for example b and b"
@@ -64,13 +64,13 @@ def test_the_rule_names_the_budget():
     assert DisruptionBudgets([budget({}, 1)]).find_rule(P, X) == ""
 
 
-def test_of_several_pods_those_too_many_are_named():
+def test_find_excess_returns_pods_beyond_allowed_disruptions():
     budgets = DisruptionBudgets([budget({"matchLabels": X}, 2)])
     assert budgets.find_excess([(P, X), (Q, {}), (R, X)]) == set()
     assert DisruptionBudgets([budget({"matchLabels": X}, 1)]).find_excess([(P, X), (Q, {}), (R, X)]) == {"r"}
 
 
-async def test_a_budget_that_cannot_be_read_is_an_error():
+async def test_unreadable_budget_raises_error():
     api = FakeApi()
     api.store(BUDGETS, {"metadata": {"name": "b", "namespace": "d"}, "spec": {"selector": 7}})
     with pytest.raises(ApiError, match="cannot read"):
@@ -107,13 +107,13 @@ async def read(budgets):
     ],
     ids=["long", "longer", "one longer", "many", "more", "all of them long", "longer together"],
 )
-async def test_who_writes_too_much_protects_all_of_the_own_namespace_and_nobody_else(selectors, protects):
+async def test_oversized_budgets_protect_all_pods_of_their_namespace_only(selectors, protects):
     budgets = await read([*(("d", each) for each in selectors), ("e", no_one())])
     assert budgets.protects(P, X) == protects
     assert not budgets.protects(PodRef("e", "p", "in-e"), X)
 
 
-def test_no_more_budgets_are_looked_at_than_it_takes():
+def test_covering_budgets_of_pod_are_found_once_and_limited_to_two():
     budgets = DisruptionBudgets([budget({}, 1), budget({"matchLabels": X}, 1), *[budget({}, 1) for _ in range(50)]])
     asked = []
 

@@ -29,7 +29,7 @@ class Recorder:
             self.ended.append(name)
 
 
-async def test_at_its_end_the_parts_go_first_then_the_lease_then_the_election():
+async def test_shutdown_stops_parts_then_releases_lease_then_stops_election():
     recorder, stop = Recorder(), asyncio.Event()
     running = asyncio.create_task(run_elected(recorder, [recorder.part()], stop))
     await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_at_its_end_the_parts_go_first_then_the_lease_then_the_election():
     assert recorder.ended == ["part", "lease", "election"]
 
 
-async def test_a_part_that_fails_ends_all_and_is_reported():
+async def test_failing_part_stops_all_parts_and_is_reported():
     async def fail():
         raise ValueError("it broke")
 
@@ -49,7 +49,7 @@ async def test_a_part_that_fails_ends_all_and_is_reported():
     assert stop.is_set()
 
 
-async def test_who_is_cancelled_gives_the_lease_up_as_well():
+async def test_cancellation_releases_lease():
     recorder = Recorder()
     running = asyncio.create_task(run_elected(recorder, [recorder.part()], asyncio.Event()))
     await asyncio.sleep(0.01)

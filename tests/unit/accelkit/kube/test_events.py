@@ -15,7 +15,7 @@ async def record(involved, message="A card is gone.", *, api=None, **more):
     return api.requests[0]
 
 
-async def test_an_event_says_who_saw_what_of_which_object():
+async def test_event_contains_reporter_object_reason_and_message():
     request = await record(POD, warning=True)
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/d/events")
     event = dict(request.body)
@@ -38,27 +38,27 @@ async def test_an_event_says_who_saw_what_of_which_object():
     }
 
 
-async def test_events_of_nodes_lie_in_the_default_namespace():
+async def test_node_event_is_created_in_default_namespace():
     request = await record(ObjectReference("Node", "n"))
     assert request.path == "/api/v1/namespaces/default/events"
     assert (request.body["metadata"]["namespace"], request.body["type"]) == ("default", "Normal")
     assert request.body["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n"}
 
 
-async def test_what_steers_a_terminal_is_taken_out():
+async def test_control_characters_in_message_are_replaced():
     request = await record(POD, "card \x1b[2J\r\u202egone")
     assert request.body["message"] == "card \ufffd[2J\ufffd\ufffdgone"
 
 
 @pytest.mark.parametrize("name", [f"{'p' * 235}-{'p' * 17}", f"{'p' * 234}-.-p", f"{'p' * 235}.p"])
-async def test_a_long_name_is_cut_to_one_that_the_api_server_takes(name):
+async def test_name_of_truncated_event_is_valid(name):
     request = await record(ObjectReference("Pod", name, "d"), "m")
     assert re.fullmatch(
         r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", request.body["metadata"]["name"]
     )
 
 
-async def test_long_names_and_messages_are_cut_to_what_the_api_server_takes():
+async def test_long_event_names_and_messages_are_truncated():
     request = await record(ObjectReference("Pod", "p" * 253, "d"), "m" * 2000)
     assert len(request.body["metadata"]["name"]) == 253
     assert request.body["message"] == "m" * 1000

@@ -17,7 +17,7 @@ from accelkit.kube.heartbeat import Heartbeat
         (ApiError("etcd", status=500), 8.0),
     ],
 )
-async def test_silence_is_the_time_without_an_answer_that_blames_the_asker(monkeypatch, fault, silent):
+async def test_silence_is_time_without_successful_or_client_error_response(monkeypatch, fault, silent):
     now = [100.0]
     monkeypatch.setattr(module, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
     api = FakeApi()

@@ -46,7 +46,7 @@ def b(server, clock):
     return Candidate(server, "b", clock)
 
 
-async def test_the_first_creates_the_lease_and_leads_while_it_renews(server, a, b, clock):
+async def test_first_candidate_creates_lease_and_leads_while_renewing(server, a, b, clock):
     for _ in range(20):
         assert await a.step()
         assert not await b.step()
@@ -56,7 +56,7 @@ async def test_the_first_creates_the_lease_and_leads_while_it_renews(server, a, 
     assert server.objects[LEASE]["spec"]["leaseTransitions"] == 0
 
 
-async def test_a_renewal_whose_answer_is_lost_does_not_end_a_term(server, a, b, clock):
+async def test_lost_response_to_renewal_does_not_end_term(server, a, b, clock):
     server.fail(ApiError("lost"), "PUT", answered=True)
     clock[0] += TERM_SECONDS - 1
     assert await a.step()
@@ -68,7 +68,7 @@ async def test_a_renewal_whose_answer_is_lost_does_not_end_a_term(server, a, b, 
     assert a.told == ["acquired"]
 
 
-async def test_who_dies_is_followed_when_the_lease_was_silent_for_its_duration(server, a, b, clock):
+async def test_successor_acquires_lease_after_lease_duration(server, a, b, clock):
     await b.step()
     before = dict(server.objects[LEASE]["spec"])
     clock[0] += LEASE_SECONDS - 0.1
@@ -80,7 +80,7 @@ async def test_who_dies_is_followed_when_the_lease_was_silent_for_its_duration(s
     assert now["acquireTime"] > before["acquireTime"]
 
 
-async def test_a_leader_that_cannot_renew_ends_by_its_clock_before_anybody_may_follow(server, a, b, clock):
+async def test_leader_that_cannot_renew_ends_term_before_lease_expires(server, a, b, clock):
     await b.step()
     server.fail(ApiError("no answer"), times=None)
     clock[0] += TERM_SECONDS - 0.1
@@ -112,13 +112,13 @@ async def test_term_is_resumed_only_if_no_other_candidate_led_in_between(server,
     assert (a.elector.resumed, a.elector.former_seconds) == (False, LEASE_SECONDS)
 
 
-async def test_new_process_of_the_same_name_resumes_nothing(server, a, clock):
+async def test_new_process_with_same_name_does_not_resume_term(server, a, clock):
     again = Candidate(server, "a", clock)
     assert await again.step()
     assert not again.elector.resumed
 
 
-async def test_a_leader_that_slept_through_a_succession_does_not_lead(a, b, clock):
+async def test_leader_suspended_during_succession_does_not_lead(a, b, clock):
     await b.step()
     clock[0] += LEASE_SECONDS
     assert await b.step()
@@ -127,7 +127,7 @@ async def test_a_leader_that_slept_through_a_succession_does_not_lead(a, b, cloc
     assert a.told == ["acquired", "lost"]
 
 
-async def test_a_released_lease_is_taken_at_once(server, a, b):
+async def test_released_lease_is_acquired_immediately(server, a, b):
     assert not await b.step()
     await a.elector.release()
     assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
@@ -135,7 +135,7 @@ async def test_a_released_lease_is_taken_at_once(server, a, b):
     assert await b.step()
 
 
-async def test_a_renewal_under_way_does_not_keep_the_lease_from_being_released(server, a, b, monkeypatch):
+async def test_renewal_in_progress_does_not_prevent_release(server, a, b, monkeypatch):
     put, begun, answered = server.put, asyncio.Event(), asyncio.Event()
 
     async def put_late(*arguments, **options):
@@ -157,20 +157,20 @@ async def test_a_renewal_under_way_does_not_keep_the_lease_from_being_released(s
     assert a.told == ["acquired", "lost"]
 
 
-async def test_who_released_the_lease_does_not_take_it_again(server, a):
+async def test_candidate_does_not_reacquire_lease_after_release(server, a):
     await a.elector.release()
     assert not await a.step()
     assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
-async def test_a_lease_that_cannot_be_released_ends_the_term_all_the_same(server, a):
+async def test_failed_release_of_lease_ends_term(server, a):
     server.fail(ApiError("no answer"), times=None)
     await a.elector.release()
     assert not a.elector.leads()
     assert a.told == ["acquired", "lost"]
 
 
-async def test_a_lease_taken_away_ends_the_term_at_once(server, a, clock):
+async def test_lease_acquired_by_another_holder_ends_term(server, a, clock):
     server.objects[LEASE]["spec"]["holderIdentity"] = "z"
     clock[0] += 2
     assert not await a.step()
@@ -178,22 +178,22 @@ async def test_a_lease_taken_away_ends_the_term_at_once(server, a, clock):
     assert a.elector.holder == "z"
 
 
-def test_what_was_sent_within_a_term_has_taken_effect_when_a_successor_binds():
+def test_requests_of_predecessor_complete_before_successor_binds():
     # Sent at the last moment, on its way and then written for no longer than the binder allows each.
     assert TERM_SECONDS + 2 * PREDECESSOR_SECONDS <= LEASE_SECONDS + PREDECESSOR_SECONDS
 
 
 @pytest.mark.parametrize("text", ["", "a", "/a", "a/", "a/b/c"])
-def test_what_is_no_lease(text):
+def test_invalid_lease_name_is_rejected(text):
     with pytest.raises(ConfigurationError, match="is not a valid name of a Lease"):
         parse_lease(text)
 
 
-def test_a_lease_is_namespace_and_name():
+def test_lease_name_has_namespace_and_name():
     assert parse_lease("d/l") == NAME
 
 
-async def test_the_lease_is_written_as_client_go_writes_it(server, a, clock):
+async def test_lease_is_written_in_client_go_format(server, a, clock):
     (created,) = server.writes
     assert (created.method, created.path) == ("POST", build_leases_path("d"))
     lease = server.objects[LEASE]
@@ -210,7 +210,7 @@ async def test_the_lease_is_written_as_client_go_writes_it(server, a, clock):
     assert [request.method for request in server.requests] == ["GET", "POST", "PUT"]
 
 
-async def test_a_released_lease_lasts_one_second_and_names_nobody(server, a, b):
+async def test_released_lease_lasts_one_second_without_holder(server, a, b):
     await a.elector.release()
     spec = server.objects[LEASE]["spec"]
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("", 1, 0)
@@ -221,7 +221,7 @@ async def test_a_released_lease_lasts_one_second_and_names_nobody(server, a, b):
     assert len(server.requests) == requests
 
 
-async def test_a_renewal_that_is_refused_is_tried_again_and_reads_nothing(server, a, clock):
+async def test_rejected_renewal_is_retried_without_reading_lease(server, a, clock):
     seen = len(server.requests)
     server.fail(ApiError("forbidden", status=403), "PUT")
     clock[0] += 2
@@ -233,14 +233,14 @@ async def test_a_renewal_that_is_refused_is_tried_again_and_reads_nothing(server
 
 
 @pytest.mark.parametrize("seconds", [29.9, 30.0])
-async def test_a_lease_lasts_as_long_as_it_says(server, a, b, clock, seconds):
+async def test_lease_expires_after_its_stated_duration(server, a, b, clock, seconds):
     server.objects[LEASE]["spec"]["leaseDurationSeconds"] = 30
     await b.step()
     clock[0] += seconds
     assert await b.step() is (seconds >= 30)
 
 
-async def test_a_lease_that_does_not_say_how_long_it_lasts_lasts_the_usual_time(server, a, b, clock):
+async def test_lease_without_duration_uses_default_duration(server, a, b, clock):
     del server.objects[LEASE]["spec"]["leaseDurationSeconds"]
     del server.objects[LEASE]["spec"]["leaseTransitions"]
     await b.step()
@@ -251,6 +251,6 @@ async def test_a_lease_that_does_not_say_how_long_it_lasts_lasts_the_usual_time(
     assert server.objects[LEASE]["spec"]["leaseTransitions"] == 1
 
 
-def test_nobody_holds_a_lease_that_nobody_has_read(b):
+def test_lease_holder_is_unknown_before_first_read(b):
     assert b.elector.holder is None
     assert not b.elector.leads()

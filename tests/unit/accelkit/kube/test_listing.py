@@ -57,21 +57,21 @@ def pods(count, length, first=0):
     return [b'{"metadata":{"name":"p%d"},"spec":{"x":"%b"}}' % (first + i, text) for i in range(count)]
 
 
-async def test_pages_of_ordinary_objects_grow_to_the_most(collection):
+async def test_page_size_grows_to_maximum_for_ordinary_objects(collection):
     collection.pods = pods(3000, 5000)
     found, version = await list_all(collection.api, PATH, Pod)
     assert ([pod.metadata.name for pod in found], version) == ([f"p{i}" for i in range(3000)], "7")
     assert collection.sizes == [8, 16, 32, 64, 128, 256, 500, 500, 500, 500, 500]
 
 
-async def test_pages_of_large_objects_stay_small(collection):
+async def test_page_size_remains_small_for_large_objects(collection):
     collection.pods = pods(20, 3 * MIB)
     found, _ = await list_all(collection.api, PATH, Pod)
     assert len(found) == 20
     assert max(collection.bytes[1:]) < 10 * MIB
 
 
-async def test_a_large_page_after_small_ones_is_dropped_and_asked_for_in_parts(collection):
+async def test_oversized_page_is_requested_again_in_smaller_pages(collection):
     collection.pods = pods(1008, 100) + pods(40, MIB, 1008) + pods(600, 100, 1048)
     found, _ = await list_all(collection.api, PATH, Pod)
     assert [pod.metadata.name for pod in found] == [f"p{i}" for i in range(1648)]
@@ -80,14 +80,14 @@ async def test_a_large_page_after_small_ones_is_dropped_and_asked_for_in_parts(c
 
 
 @pytest.mark.parametrize("patience", [0.3])
-async def test_a_page_that_does_not_arrive_in_time_is_asked_for_in_parts(collection):
+async def test_late_page_is_requested_again_in_smaller_pages(collection):
     collection.pods, collection.slow_over = pods(100, 100), 16
     found, _ = await list_all(collection.api, PATH, Pod)
     assert len(found) == 100
     assert collection.sizes[:5] == [8, 16, 32, 8, 16]
 
 
-async def test_an_object_that_is_too_large_by_itself_is_an_error(collection, monkeypatch):
+async def test_single_oversized_object_is_an_error(collection, monkeypatch):
     monkeypatch.setattr(listing, "_MOST_BYTES", 1000)
     collection.pods = pods(20, 2000)
     with pytest.raises(PageTooLargeError, match="more than 1000 bytes"):
@@ -95,20 +95,20 @@ async def test_an_object_that_is_too_large_by_itself_is_an_error(collection, mon
     assert collection.sizes == [8, 1]
 
 
-async def test_each_object_is_trimmed_before_the_next_page_is_asked_for(collection):
+async def test_objects_are_trimmed_before_next_page_is_requested(collection):
     collection.pods, seen = pods(20, 100), []
     await list_all(collection.api, PATH, Pod, trim=lambda pod: seen.append((pod.metadata.name, len(collection.sizes))))
     assert seen == [(f"p{i}", 1 if i < 8 else 2) for i in range(20)]
 
 
 @pytest.mark.parametrize("patience", [0.3])
-async def test_a_server_that_never_answers_is_an_error(collection):
+async def test_unresponsive_server_raises_error(collection):
     collection.pods, collection.slow_over = pods(1, 1), 0
     with pytest.raises(ApiError, match="did not arrive before the timeout"):
         await list_all(collection.api, PATH, Pod)
 
 
-async def test_a_pod_of_many_levels_stops_no_list_and_is_read_itself(collection):
+async def test_deeply_nested_pod_is_listed(collection):
     # As a tenant may write it into metadata.managedFields of a pod.
     deep = b'{"metadata":{"name":"deep","managedFields":[{"fieldsV1":' + b'{"f:a":' * 20_000 + b"{}" + b"}" * 20_000
     collection.pods = [*pods(3, 10), deep + b'}]},"spec":{"nodeName":"n"}}', *pods(3, 10, 3)]

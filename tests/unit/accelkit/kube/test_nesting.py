@@ -39,25 +39,25 @@ def note(nested: str) -> bytes:
         nest(LEVELS, '[{}, {"a":"[{","b":', '}, "é]\\\\"]'),
     ],
 )
-def test_fields_beside_a_value_of_many_levels_are_read(nested):
+def test_fields_beside_deeply_nested_value_are_decoded(nested):
     with pytest.raises(RecursionError):
         _note.decode(note(nested))
     assert decode(_note, note(nested)).name == "n"
 
 
-def test_a_value_that_is_kept_as_text_has_no_more_levels(monkeypatch):
+def test_deeply_nested_raw_value_is_truncated(monkeypatch):
     monkeypatch.setattr(nesting, "_LEVELS", 4)
     text = f'{{"name":"n","more":[{nest(LEVELS)},[[]],[{{"a":{{"b":[]}}}},{{"c":"]"}}],7]}}'.encode()
     found = decode(_note, text)
     assert json.loads(bytes(found.more)) == [{"f:a": {"f:a": None}}, [[]], [{"a": None}, {"c": "]"}], 7]
 
 
-def test_values_of_few_levels_are_as_they_were():
+def test_shallow_values_are_unchanged():
     text = note(nest(50))
     assert decode(_note, text) == _note.decode(text)
 
 
 @pytest.mark.parametrize("end", ["", "}" * (LEVELS - 1), "]" * LEVELS, "}" * (LEVELS + 5)])
-def test_what_is_no_json_stays_an_error(end):
+def test_malformed_json_raises_error(end):
     with pytest.raises(msgspec.MsgspecError):
         decode(_note, ('{"other":' + '{"f:a":' * LEVELS + "1" + end).encode())

@@ -30,27 +30,27 @@ def api(monkeypatch):
     return FakeApi()
 
 
-async def test_an_object_is_read_where_it_is_there(api):
+async def test_get_if_present_returns_object_or_none(api):
     assert await get_if_present(api, PATH) is None
     api.store(MAPS, config_map(a="1"))
     answer = await get_if_present(api, PATH)
     assert msgspec.json.decode(answer)["data"] == {"a": "1"}
 
 
-async def test_what_is_there_is_replaced_whole(api):
+async def test_existing_object_is_replaced(api):
     await create_or_replace(api, MAPS, "m", config_map(a="1"))
     await create_or_replace(api, MAPS, "m", config_map(b="2"))
     assert api.objects[PATH]["data"] == {"b": "2"}
     assert [request.method for request in api.done] == ["POST", "PUT"]
 
 
-async def test_what_is_there_is_patched_and_else_created(api):
+async def test_existing_object_is_patched_and_missing_object_is_created(api):
     await patch_or_create(api, MAPS, "m", {"data": {"a": "1"}}, config_map(a="1"))
     await patch_or_create(api, MAPS, "m", {"data": {"b": "2"}}, config_map(b="2"))
     assert api.objects[PATH]["data"] == {"a": "1", "b": "2"}
 
 
-async def test_what_is_not_there_is_as_good_as_deleted(api):
+async def test_deleting_missing_object_succeeds(api):
     await delete_if_present(api, PATH)
     api.store(MAPS, config_map())
     await delete_if_present(api, PATH, {"propagationPolicy": "Foreground"})
@@ -68,41 +68,41 @@ async def test_what_is_not_there_is_as_good_as_deleted(api):
         lambda api: delete_and_wait(api, PATH, time.monotonic() + 60),
     ],
 )
-async def test_another_refusal_is_passed_on(api, act):
+async def test_unexpected_api_error_is_raised(api, act):
     api.store(MAPS, config_map())
     api.fail(REFUSED)
     with pytest.raises(ApiError, match="is forbidden"):
         await act(api)
 
 
-async def test_a_conflict_of_versions_is_not_taken_for_an_object_that_is_there(api):
+async def test_version_conflict_is_not_treated_as_existing_object(api):
     api.fail(ApiError("the object has been modified", status=409, reason="Conflict"), "POST")
     with pytest.raises(ApiError, match="has been modified"):
         await create_or_replace(api, MAPS, "m", config_map())
 
 
-async def test_a_deletion_is_waited_for(api):
+async def test_delete_and_wait_returns_after_removal(api):
     api.store(MAPS, config_map())
     api.lingering["configmaps"] = 3
     await delete_and_wait(api, PATH, time.monotonic() + 60)
     assert api.objects == {}
 
 
-async def test_an_api_server_that_does_not_answer_is_asked_again(api):
+async def test_delete_and_wait_retries_failed_requests(api):
     api.store(MAPS, config_map())
     api.fail(ApiError("no answer"), times=2)
     await delete_and_wait(api, PATH, time.monotonic() + 60)
     assert api.objects == {}
 
 
-async def test_what_stays_past_the_deadline_is_a_timeout(api):
+async def test_delete_and_wait_times_out_if_object_remains(api):
     api.store(MAPS, config_map())
     api.lingering["configmaps"] = -1
     with pytest.raises(TimeoutError):
         await delete_and_wait(api, PATH, time.monotonic() - 1)
 
 
-async def test_an_api_server_that_is_away_past_the_deadline_is_an_error(api):
+async def test_delete_and_wait_raises_if_api_server_fails_until_deadline(api):
     api.fail(ApiError("no answer"), times=None)
     with pytest.raises(ApiError, match="no answer"):
         await delete_and_wait(api, PATH, time.monotonic() - 1)

@@ -4,7 +4,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.kube.options import ConnectionOptions
 
 
-def test_nothing_given_and_nothing_in_the_environment_is_nothing():
+def test_options_are_empty_without_arguments_and_environment():
     assert ConnectionOptions.collect({}, {}) == ConnectionOptions()
 
 
@@ -30,18 +30,18 @@ def test_nothing_given_and_nothing_in_the_environment_is_nothing():
         ("K8S_AUTH_PROXY_HEADERS_BASIC_AUTH", "u:p", "proxy_headers", {"basic_auth": "u:p"}),
     ],
 )
-def test_the_environment_is_read_as_kubernetes_core_reads_it(variable, value, option, expected):
+def test_environment_variables_match_kubernetes_core(variable, value, option, expected):
     assert getattr(ConnectionOptions.collect({}, {variable: value}), option) == expected
 
 
-def test_what_is_given_wins_over_the_environment():
+def test_explicit_options_override_environment():
     given = {"host": "https://given", "validate_certs": False, "context": None}
     environ = {"K8S_AUTH_HOST": "https://other", "K8S_AUTH_VERIFY_SSL": "true", "K8S_AUTH_CONTEXT": "c"}
     found = ConnectionOptions.collect(given, environ)
     assert (found.host, found.validate_certs, found.context) == ("https://given", False, "c")
 
 
-def test_a_kubeconfig_of_another_type_is_refused():
+def test_kubeconfig_of_invalid_type_is_rejected():
     with pytest.raises(ConfigurationError, match="cannot use a kubeconfig of type list; specify its path"):
         ConnectionOptions.collect({"kubeconfig": ["a"]}, {})
 
@@ -59,5 +59,5 @@ def test_a_kubeconfig_of_another_type_is_refused():
         ({"host": "", "api_key": "t"}, False),
     ],
 )
-def test_host_and_whole_credentials_need_nothing_else(given, authenticates):
+def test_options_authenticate_only_with_host_and_complete_credentials(given, authenticates):
     assert ConnectionOptions.collect(given, {}).authenticates is authenticates

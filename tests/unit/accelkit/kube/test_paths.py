@@ -28,14 +28,14 @@ from accelkit.kube.paths import (
         (build_leases_path("d"), "/apis/coordination.k8s.io/v1/namespaces/d/leases"),
     ],
 )
-def test_paths_are_those_of_the_api(path, expected):
+def test_paths_match_kubernetes_api(path, expected):
     assert path == expected
 
 
-def test_names_cannot_lead_to_another_object():
+def test_names_are_escaped_in_paths():
     assert build_pod_path("a/b", "../c?d") == "/api/v1/namespaces/a%2Fb/pods/..%2Fc%3Fd"
 
 
-def test_a_colon_of_a_name_stays():
+def test_colon_in_name_is_not_escaped():
     roles = build_collection_path("rbac.authorization.k8s.io/v1", "clusterroles")
     assert build_object_path(roles, "system:node").endswith("/clusterroles/system:node")

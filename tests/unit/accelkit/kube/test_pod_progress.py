@@ -28,12 +28,12 @@ def waiting(**state):
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_has_ended_says_so_at_once(phase):
+async def test_ended_pod_is_reported_immediately(phase):
     assert await wait({"phase": phase}, seconds=60) == PodProgress(ended=True, message=phase)
 
 
 @pytest.mark.parametrize("reason", ["ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"])
-async def test_an_image_that_never_comes_is_not_waited_for(reason):
+async def test_unavailable_image_ends_wait_immediately(reason):
     found = await wait(waiting(reason=reason, message="no such image"), seconds=60)
     assert found == PodProgress(has_no_image=True, message="no such image")
 
@@ -49,24 +49,24 @@ async def test_an_image_that_never_comes_is_not_waited_for(reason):
         ({"message": "too late", **waiting(reason="R", message="no folder")}, "too late"),
     ],
 )
-async def test_at_the_deadline_the_most_exact_message_is_reported(status, message):
+async def test_most_specific_message_is_reported_at_deadline(status, message):
     assert await wait(status) == PodProgress(message=message)
 
 
-async def test_an_api_server_that_does_not_answer_is_asked_again():
+async def test_failed_request_to_api_server_is_retried():
     api = FakeApi()
     api.objects[PATH] = {"metadata": {"name": "p"}, "status": {"phase": "Succeeded"}}
     api.fail(ApiError("away"), "GET", times=2)
     assert (await wait_until_ended(api, PATH, time.monotonic() + 60)).ended
 
 
-async def test_one_that_never_answers_is_named():
+async def test_failing_api_server_is_reported_at_deadline():
     api = FakeApi()
     api.fail(ApiError("away"), "GET", times=2)
     assert await wait_until_ended(api, PATH, time.monotonic() - 1) == PodProgress(message="away")
 
 
-async def test_a_pod_that_is_not_there_is_an_error():
+async def test_missing_pod_raises_error():
     with pytest.raises(ApiError) as caught:
         await wait_until_ended(FakeApi(), PATH, time.monotonic() + 60)
     assert caught.value.not_found

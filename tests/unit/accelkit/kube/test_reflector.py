@@ -134,7 +134,7 @@ def versions(cluster):
     return [query.get("resourceVersion") for query in cluster.requests]
 
 
-async def test_pages_are_read_to_the_end_and_taken_over_at_once(cluster):
+async def test_all_pages_are_read_before_list_is_replaced(cluster):
     cluster.start(page("a", "b", more="x"), page("c", version="7"), Watch(event("ADDED", "d", "8"), then="stay"))
     await cluster.expect(["list", "a", "b", "c"], ["ADDED", "d"])
     assert [query.get("continue") for query in cluster.requests] == [None, "x", None]
@@ -143,25 +143,25 @@ async def test_pages_are_read_to_the_end_and_taken_over_at_once(cluster):
     assert cluster.requests[2]["allowWatchBookmarks"] == "true"
 
 
-async def test_a_list_of_nothing_is_a_list(cluster):
+async def test_null_items_are_read_as_empty_list(cluster):
     cluster.start(web.json_response({"metadata": {"resourceVersion": "1"}, "items": None}))
     await cluster.expect(["list"])
     await asyncio.wait_for(cluster.reflector.synced.wait(), SECONDS)
 
 
-async def test_a_watch_that_ends_goes_on_from_the_last_version(cluster):
+async def test_ended_watch_resumes_at_last_resource_version(cluster):
     cluster.start(page(version="5"), Watch(event("ADDED", "a", "6")), Watch(event("DELETED", "a", "9")))
     await cluster.expect(["list"], ["ADDED", "a"], ["DELETED", "a"])
     assert versions(cluster)[:3] == [None, "5", "6"]
 
 
-async def test_a_bookmark_moves_the_version_and_is_not_shown(cluster):
+async def test_bookmark_updates_resource_version_without_event(cluster):
     cluster.start(page(version="5"), Watch(event("BOOKMARK", "", "99")), Watch(event("ADDED", "a", "100")))
     await cluster.expect(["list"], ["ADDED", "a"])
     assert versions(cluster)[:3] == [None, "5", "99"]
 
 
-async def test_a_connection_that_breaks_in_the_middle_of_an_event_loses_nothing(cluster):
+async def test_interrupted_watch_resumes_at_last_complete_event(cluster):
     half = event("MODIFIED", "a", "7")[:20]
     cluster.start(
         page(version="5"), Watch(event("ADDED", "a", "6"), half, then="break"), Watch(event("MODIFIED", "a", "7"))
@@ -170,26 +170,26 @@ async def test_a_connection_that_breaks_in_the_middle_of_an_event_loses_nothing(
     assert versions(cluster)[:3] == [None, "5", "6"]
 
 
-async def test_an_event_longer_than_any_buffer_arrives(cluster):
+async def test_long_event_is_delivered(cluster):
     name = "x" * (3 << 20)
     cluster.start(page(), Watch(event("ADDED", name, "2")))
     await cluster.expect(["list"], ["ADDED", name])
 
 
 @pytest.mark.parametrize("gone", [Watch(error(410)), refusal(410), Watch(error(500))], ids=["event", "status", "other"])
-async def test_a_version_that_is_too_old_lists_again(cluster, gone):
+async def test_expired_resource_version_triggers_new_list(cluster, gone):
     cluster.start(page("a", version="5"), gone, page("b", version="50"), Watch(event("ADDED", "c", "51")))
     await cluster.expect(["list", "a"], ["list", "b"], ["ADDED", "c"])
     assert versions(cluster)[:4] == [None, "5", None, "50"]
 
 
-async def test_pages_that_took_too_long_are_read_from_the_start(cluster):
+async def test_expired_continue_token_restarts_list(cluster):
     cluster.start(page("a", more="x"), refusal(410), page("a", "b"))
     await cluster.expect(["list", "a", "b"])
     assert [query.get("continue") for query in cluster.requests[:3]] == [None, "x", None]
 
 
-async def test_failures_back_off_further_and_further_up_to_a_limit(cluster):
+async def test_failures_increase_retry_delay_up_to_limit(cluster):
     cluster.start(*(refusal(503) for _ in range(12)), page("a"))
     await cluster.expect(["list", "a"])
     assert len(cluster.delays) == 12
@@ -198,7 +198,7 @@ async def test_failures_back_off_further_and_further_up_to_a_limit(cluster):
     assert 5 <= cluster.delays[-1] <= 10
 
 
-async def test_after_an_event_the_delays_begin_again(cluster):
+async def test_event_resets_retry_delay(cluster):
     failures = [refusal(503) for _ in range(8)]
     cluster.start(*failures, page(version="5"), Watch(event("ADDED", "a", "6"), then="break"), page())
     await cluster.expect(["list"], ["ADDED", "a"])
@@ -218,7 +218,7 @@ async def test_after_an_event_the_delays_begin_again(cluster):
         b'{"later":' + b"[" * 90_000,
     ],
 )
-async def test_a_malformed_list_is_a_failure_that_is_tried_again(cluster, body):
+async def test_malformed_list_is_retried(cluster, body):
     cluster.start(web.Response(body=body), page("a"))
     await cluster.expect(["list", "a"])
     assert len(cluster.delays) == 1
@@ -227,19 +227,19 @@ async def test_a_malformed_list_is_a_failure_that_is_tried_again(cluster, body):
 @pytest.mark.parametrize(
     "line", [b"<html>\n", b'{"type": 1}\n', b'{"type": "ADDED", "object": {"metadata": 1}}\n', b'{"type": "\xff"}\n']
 )
-async def test_a_malformed_event_lists_again(cluster, line):
+async def test_malformed_event_triggers_new_list(cluster, line):
     cluster.start(page("a"), Watch(line, then="stay"), page("b"))
     await cluster.expect(["list", "a"], ["list", "b"])
 
 
-async def test_an_event_of_many_levels_does_not_end_the_watch(cluster):
+async def test_deeply_nested_event_does_not_end_watch(cluster):
     levels = b'{"f:a": ' * 20_000 + b"{}" + b"}" * 20_000
     deep = b'{"type": "ADDED", "object": {"metadata": {"name": "b", "managedFields": ' + levels + b"}}}\n"
     cluster.start(page("a"), Watch(deep, event("ADDED", "c", "7"), then="stay"))
     await cluster.expect(["list", "a"], ["ADDED", "b"], ["ADDED", "c"])
 
 
-async def test_errors_that_repeat_are_not_answered_by_lists_as_fast_as_they_come(cluster):
+async def test_repeated_watch_errors_delay_new_lists(cluster):
     repeated = [answer for _ in range(6) for answer in (page(), Watch(error(500)))]
     cluster.start(*repeated, page("a"))
     await cluster.expect(*([["list"]] * 6), ["list", "a"])
@@ -247,13 +247,13 @@ async def test_errors_that_repeat_are_not_answered_by_lists_as_fast_as_they_come
     assert cluster.delays[5] > 1
 
 
-async def test_watches_that_end_at_once_are_not_resumed_as_fast_as_they_come(cluster):
+async def test_watches_that_end_immediately_are_resumed_with_delay(cluster):
     cluster.start(page(version="5"), *(Watch() for _ in range(6)), Watch(event("ADDED", "a", "6")))
     await cluster.expect(["list"], ["ADDED", "a"])
     assert len(cluster.delays) >= 5
 
 
-async def test_silence_is_counted_only_while_there_is_no_connection(cluster):
+async def test_silence_is_measured_only_without_connection(cluster):
     assert cluster.reflector.measure_silence_seconds() > 0
     assert not cluster.reflector.synced.is_set()
     cluster.start(page(), Watch(event("ADDED", "a", "2"), then="stay"))
@@ -261,7 +261,7 @@ async def test_silence_is_counted_only_while_there_is_no_connection(cluster):
     assert cluster.reflector.measure_silence_seconds() == 0
 
 
-async def test_a_connection_that_is_lost_counts_as_silence_until_it_is_back(cluster):
+async def test_lost_connection_counts_as_silence_until_reconnected(cluster):
     silent = []
     sleep = module.asyncio.sleep
 
@@ -279,14 +279,14 @@ async def test_a_connection_that_is_lost_counts_as_silence_until_it_is_back(clus
     assert cluster.reflector.measure_silence_seconds() == 0
 
 
-async def test_a_list_that_is_refused_carries_the_servers_words(cluster):
+async def test_rejected_list_raises_error_with_server_message(cluster):
     cluster.script.append(refusal(403))
     with pytest.raises(ApiError, match="refused with 403") as raised:
         await list_all(cluster.api, PATH, Pod)
     assert raised.value.status == 403
 
 
-async def test_an_object_of_a_list_that_cannot_be_read_is_left_out(cluster, caplog):
+async def test_unreadable_object_is_skipped_in_list(cluster, caplog):
     items = [pod("a"), {"metadata": {"name": "bad", "uid": "u", "labels": 7}}, 7, pod("b")]
     answer = {"metadata": {"resourceVersion": "1"}, "items": items}
     cluster.start(web.json_response(answer), Watch(event("ADDED", "c", "2"), then="stay"))
@@ -296,7 +296,7 @@ async def test_an_object_of_a_list_that_cannot_be_read_is_left_out(cluster, capl
     assert [json.loads(text) for _, text in cluster.unreadable] == items[1:3]
 
 
-async def test_a_change_that_cannot_be_read_is_left_out_and_the_watch_goes_on(cluster):
+async def test_unreadable_change_is_skipped_without_ending_watch(cluster):
     bad = json.dumps({"type": "MODIFIED", "object": {"metadata": {"name": "bad", "resourceVersion": "5"}, "spec": 7}})
     lines = (bad.encode() + b"\n") * 3
     cluster.start(page("a"), Watch(lines, event("ADDED", "b", "6"), then="stay"))
@@ -305,21 +305,21 @@ async def test_a_change_that_cannot_be_read_is_left_out_and_the_watch_goes_on(cl
     assert [kind for kind, _ in cluster.unreadable] == ["MODIFIED"] * 3
 
 
-async def test_a_change_that_its_receiver_fails_on_does_not_end_the_watch(cluster):
+async def test_failing_event_handler_does_not_end_watch(cluster):
     cluster.fail_on = "bad"
     cluster.start(page("a"), Watch(event("ADDED", "bad", "2"), event("ADDED", "b", "3"), then="stay"))
     await cluster.expect(["list", "a"], ["ADDED", "b"])
     assert cluster.reflector.unreadable == 1
 
 
-async def test_a_list_that_is_asked_for_is_made_whatever_events_have_come_already(cluster):
+async def test_relist_during_event_processing_is_not_lost(cluster):
     cluster.relist_on = "a"
     both = event("ADDED", "a", "6") + event("ADDED", "b", "7")
     cluster.start(page(version="5"), Watch(both, then="stay"), page("a", "b", version="9"))
     await cluster.expect(["list"], ["ADDED", "a"], ["ADDED", "b"], ["list", "a", "b"])
 
 
-async def test_a_list_that_is_asked_for_twice_at_once_is_made_once(cluster):
+async def test_concurrent_relist_requests_cause_one_list(cluster):
     cluster.start(page(version="5"), Watch(then="stay"), page("a", version="9"))
     await cluster.expect(["list"])
     for _ in range(3):
@@ -328,7 +328,7 @@ async def test_a_list_that_is_asked_for_twice_at_once_is_made_once(cluster):
     await cluster.expect(["list", "a"])
 
 
-async def test_a_list_that_came_before_another_was_asked_for_is_not_shown(cluster, monkeypatch):
+async def test_list_started_before_relist_request_is_discarded(cluster, monkeypatch):
     real, asked = module.list_all, []
 
     async def list_and_ask(*args, **options):

@@ -23,16 +23,16 @@ TAINT = Taint("gpu", "5", "NoSchedule")
         (Toleration("gpu", "Lt", "5"), False),
     ],
 )
-def test_which_taints_a_toleration_tolerates(toleration, tolerates):
+def test_toleration_matches_taint_by_key_operator_value_and_effect(toleration, tolerates):
     assert tolerates_all([toleration], [TAINT]) is tolerates
 
 
-def test_all_taints_have_to_be_borne_and_none_needs_no_toleration():
+def test_all_taints_must_be_tolerated():
     assert not tolerates_all([Toleration("gpu", "Exists")], [TAINT, Taint("other", effect="NoExecute")])
     assert tolerates_all([], [])
 
 
-def test_taints_that_keep_out_and_a_cordon_which_is_one():
+def test_list_taints_includes_cordon_and_omits_prefer_no_schedule():
     taints = [TAINT, Taint("soft", effect="PreferNoSchedule")]
     assert TaintedSpec(taints=taints).list_taints() == [TAINT]
     cordon = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -40,6 +40,6 @@ def test_taints_that_keep_out_and_a_cordon_which_is_one():
     assert TaintedSpec(unschedulable=True, taints=[cordon]).list_taints() == [cordon]
 
 
-def test_all_labels_of_a_selector_count():
+def test_has_labels_requires_every_label():
     assert has_labels({"x": "1", "y": "2"}, {"x": "1"})
     assert not has_labels({"x": "1"}, {"x": "1", "y": "2"})

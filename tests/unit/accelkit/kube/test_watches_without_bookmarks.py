@@ -41,9 +41,7 @@ class Api:
 
 
 @pytest.mark.parametrize("bookmarks", [True, False])
-async def test_a_watch_without_bookmarks_ends_before_its_silence_counts_and_is_listed_again(
-    bookmarks, monkeypatch, caplog
-):
+async def test_watch_without_bookmarks_ends_before_silence_limit_and_relists(bookmarks, monkeypatch, caplog):
     monkeypatch.setattr(module, "_BACK_OFF", BackOff(0.0, 0.0))
     api, lists = Api(), asyncio.Queue()
     reflector = Reflector(

@@ -21,7 +21,7 @@ def ledger():
     return made
 
 
-def test_a_claim_keeps_others_off_before_and_after_others_have_left(ledger):
+def test_claim_blocks_other_pods_before_and_after_release(ledger):
     claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid})
     assert is_blocked(ledger, ledger.find_holding(Q.uid), WANTS, Policy.BINPACK)
     for _ in range(2):
@@ -34,7 +34,7 @@ def test_a_claim_keeps_others_off_before_and_after_others_have_left(ledger):
     assert ledger.find_node("n").uses["n-a"].used_bytes == 5
 
 
-def test_a_claim_that_cannot_be_is_not_made(ledger):
+def test_impossible_claim_is_rejected(ledger):
     with pytest.raises(MisfitError):
         claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={R.uid})
     with pytest.raises(MisfitError) as raised:
@@ -43,7 +43,7 @@ def test_a_claim_that_cannot_be_is_not_made(ledger):
     assert ledger.find_holding(Q.uid) is None
 
 
-def test_a_claim_stays_where_its_pod_is_refused_and_ends_where_it_goes_elsewhere(ledger):
+def test_claim_is_kept_after_misfit_and_moved_by_reservation_on_other_node(ledger):
     claim(ledger, Q, "n", WANTS, Policy.BINPACK, gone={P.uid})
     with pytest.raises(MisfitError):
         reserve(ledger, Q, "n", WANTS, Policy.BINPACK)
@@ -52,13 +52,13 @@ def test_a_claim_stays_where_its_pod_is_refused_and_ends_where_it_goes_elsewhere
     assert (ledger.find_holding(Q.uid).node, ledger.find_node("n").uses["n-a"].used_bytes) == ("m", 5)
 
 
-def test_what_others_hold_is_no_claim(ledger):
+def test_reserved_holding_is_not_treated_as_claim(ledger):
     assert not is_blocked(ledger, ledger.find_holding(P.uid), WANTS, Policy.BINPACK)
     reserve(ledger, P, "n", WANTS, Policy.BINPACK)
     assert ledger.find_holding(P.uid).stage is ShareStage.RESERVED
 
 
-def test_what_is_restored_is_held_as_it_was_beside_whatever_came_since(ledger):
+def test_restored_holding_is_kept_beside_newer_reservation(ledger):
     before = ledger.find_holding(P.uid)
     ledger.release(P.uid)
     ledger.reserve(Q, "n", WANTS, Policy.BINPACK)

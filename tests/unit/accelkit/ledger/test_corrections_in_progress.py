@@ -58,7 +58,7 @@ def overfill(ledger):
     confirm(ledger, "moved", "n0")
 
 
-def test_no_pod_is_given_the_room_that_a_correction_has_left(ledger):
+def test_node_with_overfull_card_is_closed_to_new_pods(ledger):
     overfill(ledger)
     assert ledger.find_node("n").list_card_states()[1].free_bytes == 1
     with pytest.raises(MisfitError) as refused:
@@ -69,7 +69,7 @@ def test_no_pod_is_given_the_room_that_a_correction_has_left(ledger):
     assert verdict.reasons[verdict.failing["n"]].reason is MisfitReason.CORRECTING
 
 
-def test_the_node_takes_pods_again_once_no_card_is_over_its_capacity(ledger):
+def test_node_reopens_once_no_card_is_over_capacity(ledger):
     overfill(ledger)
     freed = FreedNodes(ledger)
     freed.find()
@@ -80,7 +80,7 @@ def test_the_node_takes_pods_again_once_no_card_is_over_its_capacity(ledger):
     reserve(ledger, "new")
 
 
-def test_corrections_one_after_the_other_keep_the_node_closed_until_the_last(ledger):
+def test_node_remains_closed_until_last_correction(ledger):
     overfill(ledger)
     confirm(ledger, "three", "n0")
     assert judge(ledger).fits == {"m"}
@@ -91,7 +91,7 @@ def test_corrections_one_after_the_other_keep_the_node_closed_until_the_last(led
     assert judge(ledger).fits == {"n", "m"}
 
 
-def test_a_pod_that_is_bound_past_the_extender_does_not_close_the_node(ledger):
+def test_pod_bound_outside_extender_does_not_close_node(ledger):
     for name in ("one", "two", "past"):
         confirm(ledger, name, "n0")
     assert judge(ledger).fits == {"n", "m"}
@@ -99,7 +99,7 @@ def test_a_pod_that_is_bound_past_the_extender_does_not_close_the_node(ledger):
     assert judge(ledger).fits == {"n", "m"}
 
 
-def test_a_card_that_stays_over_its_capacity_closes_the_node_for_a_while_only(ledger, clock):
+def test_overfull_card_closes_node_only_for_limited_time(ledger, clock):
     overfill(ledger)
     freed = FreedNodes(ledger)
     freed.find()
@@ -112,7 +112,7 @@ def test_a_card_that_stays_over_its_capacity_closes_the_node_for_a_while_only(le
     reserve(ledger, "new")
 
 
-def test_the_first_list_closes_the_nodes_of_which_a_card_is_over_its_capacity(ledger):
+def test_first_list_closes_nodes_with_overfull_card(ledger):
     for name, card in {"one": "n0", "two": "n0", "three": "n0", "four": "m0"}.items():
         confirm(ledger, name, card)
     uids = [f"uid-{name}" for name in ("one", "two", "three", "four")]
@@ -125,7 +125,7 @@ def test_the_first_list_closes_the_nodes_of_which_a_card_is_over_its_capacity(le
     assert judge(ledger).fits == {"n", "m"}
 
 
-def test_pods_that_are_listed_before_their_node_count_as_well(clock):
+def test_pods_listed_before_their_node_are_counted(clock):
     ledger = Ledger(unit_bytes=1, clock=clock)
     for name in ("one", "two", "three"):
         confirm(ledger, name, "n0")
@@ -136,7 +136,7 @@ def test_pods_that_are_listed_before_their_node_count_as_well(clock):
     assert judge(ledger).fits == {"n"}
 
 
-def test_a_card_that_is_held_whole_and_shared_is_over_its_capacity(ledger):
+def test_card_assigned_whole_and_shared_is_over_capacity(ledger):
     confirm(ledger, "one", "n0")
     ledger.confirm(make_ref("two"), "n", Assignment({"c": (Share("n1", 0, 0, whole=True),)}), ORDER)
     ledger.confirm(make_ref("two"), "n", Assignment({"c": (Share("n0", 0, 0, whole=True),)}), ORDER)

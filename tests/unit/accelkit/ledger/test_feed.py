@@ -67,19 +67,19 @@ def world():
     return world
 
 
-def test_a_bound_pod_is_charged_where_its_assignment_says(world):
+def test_bound_pod_is_charged_to_assigned_card(world):
     world.feed.take_pod_event("ADDED", pod(assignment=shares("b")))
     assert world.used() == {"b": 4}
     assert world.ledger.find_holding("uid-p").stage is ShareStage.CONFIRMED
 
 
-def test_an_assignment_on_a_pod_that_is_not_bound_says_nothing(world):
+def test_assignment_of_unbound_pod_is_ignored(world):
     world.feed.take_pod_event("ADDED", pod(on="", assignment=shares("b")))
     assert world.used() == {}
     assert world.feed.pending["uid-p"].request == ONE
 
 
-def test_a_pod_without_cards_is_passed_over_whatever_it_carries(world):
+def test_pod_without_card_request_is_ignored(world):
     world.feed.take_pod_event("ADDED", pod(memory=0, assignment=shares("b")))
     world.feed.take_pod_event("ADDED", pod("q", on="", memory=0))
     assert (world.used(), world.feed.pending) == ({}, {})
@@ -87,38 +87,38 @@ def test_a_pod_without_cards_is_passed_over_whatever_it_carries(world):
 
 @pytest.mark.parametrize("on", ["", "n"])
 @pytest.mark.parametrize(("kind", "phase"), [("DELETED", ""), ("MODIFIED", "Succeeded"), ("MODIFIED", "Failed")])
-def test_a_pod_that_has_ended_or_is_gone_holds_and_awaits_nothing(world, on, kind, phase):
+def test_ended_or_deleted_pod_is_removed_from_ledger(world, on, kind, phase):
     world.feed.take_pod_event("ADDED", pod(on=on, assignment=shares()))
     world.feed.take_pod_event(kind, pod(on=on, assignment=shares(), phase=phase))
     assert (world.used(), world.feed.pending, len(world.ledger)) == ({}, {}, 0)
 
 
 @pytest.mark.parametrize("text", [None, "garbage", '{"version": 9}', '{"version": 1, "later": ' + "[" * 90_000])
-def test_a_bound_pod_without_a_readable_assignment_counts_on_every_card(world, text):
+def test_bound_pod_without_valid_assignment_is_charged_to_every_card(world, text):
     world.feed.take_pod_event("ADDED", pod(assignment=text))
     assert free(world) == [12, 12]
     assert world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
-def test_an_assignment_that_arrives_later_settles_it(world):
+def test_late_assignment_replaces_charge_on_every_card(world):
     world.feed.take_pod_event("ADDED", pod())
     world.feed.take_pod_event("MODIFIED", pod(assignment=shares("b")))
     assert world.ledger.find_node("n").unassigned == {}
     assert free(world) == [16, 12]
 
 
-def test_a_bound_pod_whose_request_we_would_have_refused_is_shown_and_charged_by_its_limits(world):
+def test_bound_pod_with_invalid_request_is_charged_by_its_limits(world):
     world.feed.take_pod_event("ADDED", pod(request='{"c": {"colour": "red"}}'))
     assert "unknown key 'colour'" in world.ledger.find_node("n").unassigned["uid-p"].problem
     assert free(world) == [12, 12]
 
 
-def test_a_bound_pod_whose_limits_cannot_be_is_shown_at_least(world):
+def test_bound_pod_with_invalid_limits_is_reported_as_unassigned(world):
     world.feed.take_pod_event("ADDED", pod(memory="1e30"))
     assert "out of range" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
-def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
+def test_pending_pod_with_invalid_request_keeps_reason(world):
     world.feed.take_pod_event("ADDED", pod(on="", request='{"c": {"split": 3}}'))
     waiting = world.feed.pending["uid-p"]
     assert waiting.request is None
@@ -126,13 +126,13 @@ def test_a_waiting_pod_whose_request_cannot_be_granted_keeps_its_reason(world):
 
 
 @pytest.mark.parametrize("where", ["", "n"])
-def test_an_annotation_nested_without_end_harms_nobody_else(world, where):
+def test_deeply_nested_annotation_does_not_affect_other_pods(world, where):
     world.feed.take_pod_event("ADDED", pod(on=where, request='{"c": {"split": ' + "[" * 90_000))
     world.feed.take_pod_event("ADDED", pod("q", assignment=shares("b")))
     assert world.used() == {"b": 4}
 
 
-def test_init_containers_are_charged_as_the_kubelet_passes_devices_on(world):
+def test_charge_is_maximum_of_init_and_app_containers(world):
     text = encode_assignment(Assignment({"i": (Share("a", 8),), "c": (Share("a", 4),)}))
     bound = pod(assignment=text, init=["i"])
     bound.spec.init_containers[0].resources.limits = {"accelkit.io/memory": "8"}
@@ -140,7 +140,7 @@ def test_init_containers_are_charged_as_the_kubelet_passes_devices_on(world):
     assert world.used() == {"a": 8}
 
 
-def test_a_list_makes_up_for_missed_events(world):
+def test_pod_list_corrects_missed_events(world):
     for each in (pod("gone", assignment=shares()), pod("ended", assignment=shares()), pod("waits", on="")):
         world.feed.take_pod_event("ADDED", each)
     listed = [pod("ended", assignment=shares(), phase="Succeeded"), pod("waits", assignment=shares("b", 6), memory=6)]
@@ -148,7 +148,7 @@ def test_a_list_makes_up_for_missed_events(world):
     assert (world.used(), world.feed.pending) == ({"b": 6}, {})
 
 
-def test_a_pod_that_returns_under_its_name_is_another_one(world):
+def test_recreated_pod_with_same_name_is_a_new_pod(world):
     world.feed.take_pod_event("ADDED", pod(assignment=shares("a")))
     again = pod(assignment=shares("b"))
     again.metadata.uid = "uid-again"
@@ -157,7 +157,7 @@ def test_a_pod_that_returns_under_its_name_is_another_one(world):
     assert world.used() == {"b": 4}
 
 
-def test_an_inventory_that_turns_unreadable_keeps_holdings_and_stops_new_shares(world):
+def test_unreadable_inventory_keeps_holdings_and_blocks_new_shares(world):
     world.feed.take_pod_event("ADDED", pod(assignment=shares()))
     world.feed.take_node_event("MODIFIED", node(inventory="garbage"))
     entry = world.ledger.find_node("n")
@@ -167,7 +167,7 @@ def test_an_inventory_that_turns_unreadable_keeps_holdings_and_stops_new_shares(
     assert entry.problem is None
 
 
-def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
+def test_deleted_node_is_known_again_after_recreation(world):
     world.feed.take_pod_event("ADDED", pod(assignment=shares()))
     world.feed.take_node_event("DELETED", node())
     assert world.ledger.find_node("n").problem.reason is MisfitReason.UNKNOWN_NODE
@@ -176,7 +176,7 @@ def test_a_node_that_is_deleted_and_comes_back_is_known_again(world):
 
 
 @pytest.mark.parametrize("text", [INVENTORY, "garbage"])
-def test_a_node_missing_from_a_list_is_discarded_and_known_again_when_listed(world, text):
+def test_node_missing_from_list_is_discarded_until_listed_again(world, text):
     world.feed.replace_nodes([node("m")])
     assert world.ledger.find_node("n") is None
     world.feed.replace_nodes([node("m"), node(inventory=text)])
@@ -184,14 +184,14 @@ def test_a_node_missing_from_a_list_is_discarded_and_known_again_when_listed(wor
     assert getattr(world.ledger.find_node("n").problem, "reason", None) is expected
 
 
-def test_a_node_that_loses_its_annotation_has_no_inventory(world):
+def test_node_without_annotation_has_no_inventory(world):
     world.feed.take_node_event("MODIFIED", node(inventory=None))
     assert world.ledger.find_node("n").problem.reason is MisfitReason.NO_INVENTORY
     world.feed.take_node_event("MODIFIED", node())
     assert world.ledger.find_node("n").problem is None
 
 
-def test_a_node_event_that_changes_no_card_leaves_verdicts_alone(world):
+def test_node_event_without_card_change_keeps_verdicts(world):
     for each in (node(), node("plain", None)):
         world.feed.take_node_event("MODIFIED", each)
         before = world.ledger.table.tick
@@ -199,7 +199,7 @@ def test_a_node_event_that_changes_no_card_leaves_verdicts_alone(world):
         assert world.ledger.table.tick == before
 
 
-def test_without_a_unit_of_the_cluster_the_nodes_own_counts():
+def test_memory_unit_defaults_to_unit_of_node():
     ledger = Ledger()
     feed = LedgerFeed(ledger, [load_dialect("native")])
     feed.replace_nodes([node(inventory=json.dumps({**json.loads(INVENTORY), "unit_bytes": 3}))])
@@ -207,7 +207,7 @@ def test_without_a_unit_of_the_cluster_the_nodes_own_counts():
     assert ledger.find_node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 12
 
 
-def test_a_request_that_cannot_be_granted_is_refused_to_whoever_asks(world):
+def test_read_pending_returns_refusal_for_invalid_request(world):
     pending = world.feed.read_pending(pod(memory=-1, on=""))
     assert (pending.request, str(pending.refusal)) == (None, "container c: accelkit.io/memory: -1 is negative")
 
@@ -225,7 +225,7 @@ def show(name, state):
 
 
 @given(EVENTS, EVENTS)
-def test_a_list_leads_to_the_same_ledger_whatever_was_seen_before(seen, listed):
+def test_list_result_is_independent_of_earlier_events(seen, listed):
     world, fresh = World(), World()
     world.feed.replace_nodes([node()])
     fresh.feed.replace_nodes([node()])
@@ -239,12 +239,12 @@ def test_a_list_leads_to_the_same_ledger_whatever_was_seen_before(seen, listed):
     assert len(world.ledger) == len(fresh.ledger)
 
 
-def test_an_unassigned_pod_is_charged_as_if_its_split_had_not_been_seen_to(world):
+def test_unassigned_pod_is_charged_without_its_split(world):
     world.feed.take_pod_event("ADDED", pod(memory=8, request='{"c": {"split": 2}}'))
     assert free(world) == [8, 8]
 
 
-def test_an_unassigned_pod_whose_limits_make_no_sense_may_hold_everything(world):
+def test_unassigned_pod_with_conflicting_limits_blocks_all_cards(world):
     unassigned = pod()
     unassigned.spec.containers[0].resources.limits["accelkit.io/cards"] = 1
     world.feed.take_pod_event("ADDED", unassigned)
@@ -253,13 +253,13 @@ def test_an_unassigned_pod_whose_limits_make_no_sense_may_hold_everything(world)
 
 
 @pytest.mark.parametrize("text", ['{"containers":{},"version":1}', shares(container="other")])
-def test_an_assignment_that_leaves_out_what_is_asked_for_does_not_count(world, text):
+def test_incomplete_assignment_is_ignored(world, text):
     world.feed.take_pod_event("ADDED", pod(assignment=text))
     assert "contains no accelkit.io/memory for container c" in world.ledger.find_node("n").unassigned["uid-p"].problem
     assert free(world) == [12, 12]
 
 
-def test_an_inventory_that_cannot_be_read_is_told_of_once(world, caplog):
+def test_unreadable_inventory_is_logged_once(world, caplog):
     for _ in range(3):
         world.feed.take_node_event("MODIFIED", node(inventory="garbage"))
     for number in range(3):
@@ -274,7 +274,7 @@ def test_an_inventory_that_cannot_be_read_is_told_of_once(world, caplog):
     assert len([record for record in caplog.records if "inventory" in record.message]) == 1
 
 
-def test_an_unassigned_pod_is_charged_in_the_unit_of_its_node(world):
+def test_unassigned_pod_is_charged_in_unit_of_its_node(world):
     world.feed.take_node_event("MODIFIED", node(inventory=encode_inventory(Inventory(2, CARDS))))
     world.feed.take_pod_event("ADDED", pod(memory=4))
     assert world.ledger.find_node("n").unassigned["uid-p"].request.containers[0].memory_bytes == 8
@@ -296,12 +296,12 @@ def asking(limits, *given):
     [("accelkit.io/memory", WHOLE), ("accelkit.io/cards", Share("b", 4))],
     ids=["memory", "cards"],
 )
-def test_an_assignment_of_the_other_resource_is_not_accepted(world, resource, given):
+def test_assignment_of_other_resource_is_rejected(world, resource, given):
     world.feed.take_pod_event("ADDED", asking({resource: 1}, given))
     assert f"contains no {resource} for container c" in world.ledger.find_node("n").unassigned["uid-p"].problem
 
 
-def test_an_assignment_of_both_resources_is_accepted_where_both_were_asked_for(world):
+def test_assignment_of_both_resources_is_accepted_if_both_were_requested(world):
     world.feed.take_pod_event("ADDED", asking({"accelkit.io/memory": 4, "accelkit.io/cards": 1}, Share("a", 4), WHOLE))
     assert world.used() == {"a": 4, "b": 16}
 
@@ -312,7 +312,7 @@ def versioned(version, **options):
     return found
 
 
-def test_an_answer_that_is_older_than_what_the_watch_has_shown_changes_nothing(world):
+def test_older_pod_version_is_ignored_from_response_and_watch(world):
     world.feed.take_pod_event("ADDED", versioned(5, assignment=shares("a")))
     world.feed.take_pod_event("MODIFIED", versioned(7, assignment=shares("b")))
     assert not world.feed.take_pod(versioned(6, assignment=shares("a")))
@@ -324,21 +324,21 @@ def test_an_answer_that_is_older_than_what_the_watch_has_shown_changes_nothing(w
     assert world.used() == {"a": 4}
 
 
-def test_an_answer_does_not_bring_back_a_deleted_pod(world):
+def test_response_does_not_restore_deleted_pod(world):
     world.feed.take_pod_event("ADDED", versioned(5, assignment=shares("a")))
     world.feed.take_pod_event("DELETED", versioned(7, assignment=shares("a")))
     assert not world.feed.take_pod(versioned(6, assignment=shares("a")))
     assert (world.used(), len(world.ledger)) == ({}, 0)
 
 
-def test_a_pod_that_waits_in_an_older_list_stays_bound(world):
+def test_older_list_does_not_unbind_bound_pod(world):
     world.feed.take_pod_event("ADDED", versioned(3, on=""))
     assert world.feed.take_pod(versioned(6, assignment=shares("a")))
     assert world.feed.replace_pods([versioned(3, on="")], "4") == [world.ledger.find_holding("uid-p")]
     assert (world.used(), world.feed.pending) == ({"a": 4}, {})
 
 
-def test_a_pod_that_an_older_list_lacks_stays(world):
+def test_pod_missing_from_older_list_is_kept(world):
     world.feed.take_pod_event("ADDED", versioned(8, assignment=shares("a")))
     world.feed.replace_pods([], "7")
     assert world.used() == {"a": 4}
@@ -346,14 +346,14 @@ def test_a_pod_that_an_older_list_lacks_stays(world):
     assert world.used() == {}
 
 
-def test_what_an_answer_showed_stays_unconfirmed_when_the_cards_of_its_node_change(world):
+def test_pod_from_response_remains_unconfirmed_after_inventory_change(world):
     world.feed.take_pod(pod(assignment=shares("a")))
     world.feed.replace_nodes([node(inventory=encode_inventory(Inventory(1, CARDS[:1])))])
     assert world.ledger.find_holding("uid-p").stage is ShareStage.BOUND
     assert [held.pod.name for held in world.feed.replace_pods([])] == ["p"]
 
 
-def test_bound_pods_of_a_dialect_that_is_not_in_use_are_counted(world):
+def test_bound_pods_of_disabled_dialect_are_counted(world):
     former = pod(assignment=shares("a"), memory=0)
     former.spec.containers[0].resources.limits = {"enflame.com/gcu-memory": "4"}
     world.feed.trim_pod(former)

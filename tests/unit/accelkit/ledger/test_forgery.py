@@ -64,7 +64,7 @@ def world():
         ("gpu.intel.com/i915", "gas-container-cards", "card{}"),
     ],
 )
-def test_what_is_no_number_of_a_card_leaves_the_pod_unassigned_and_the_others_alone(world, resource, key, form, text):
+def test_invalid_card_number_leaves_only_its_pod_unassigned(world, resource, key, form, text):
     world.pod(limits={resource: "1"}, **{key: form.format(text)})
     world.pod("q", containers={"c": [Share("b", GIB)]})
     (unassigned,) = world.ledger.find_node("n").unassigned.values()
@@ -74,7 +74,7 @@ def test_what_is_no_number_of_a_card_leaves_the_pod_unassigned_and_the_others_al
 
 
 @pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
-def test_what_is_no_number_of_a_card_is_no_rule_for_cards(world, key):
+def test_invalid_card_name_in_gas_annotation_is_refused(world, key):
     for text in ("card²", "card" + "1" * 5000):
         world.pod(on="", limits={"gpu.intel.com/i915": "1"}, **{key: text})
         refusal = str(world.feed.pending["uid-p"].refusal)
@@ -82,7 +82,7 @@ def test_what_is_no_number_of_a_card_is_no_rule_for_cards(world, key):
         assert len(refusal) < 300
 
 
-def test_containers_that_are_not_there_own_no_cards(world):
+def test_assignment_of_unknown_container_is_not_charged(world):
     world.pod(
         containers={"c": [Share("a", GIB)], "ghost": [Share("a", 15 * GIB), Share("b", 16 * GIB, 1000, whole=True)]}
     )
@@ -91,21 +91,21 @@ def test_containers_that_are_not_there_own_no_cards(world):
 
 
 @pytest.mark.parametrize(("units", "said"), [(1, 16 * GIB), (16, 16)])
-def test_amounts_are_those_of_the_limits(world, units, said):
+def test_pod_is_charged_by_limits_and_not_by_assigned_amounts(world, units, said):
     world.pod(limits={MEMORY: str(units)}, containers={"c": [Share("a", said)]})
     assert world.held() == {"a": (units, 0)}
     full = build_request()
     assert world.ledger.place(world.ledger.find_node("n"), full, Policy.BINPACK).containers["c"][0].card == "b"
 
 
-def test_a_card_that_the_node_does_not_have_is_charged_on_all_until_somebody_looks(world):
+def test_share_of_unknown_card_is_charged_on_all_cards_until_corrected(world):
     world.pod(limits={MEMORY: "4"}, containers={"c": [Share("z", 4 * GIB)]})
     assert (world.held(), world.free()) == ({}, [12, 12])
     world.pod(limits={MEMORY: "4"}, containers={"c": [Share("b", 4 * GIB)]})
     assert world.free() == [16, 12]
 
 
-def test_compute_is_what_was_seen_first_until_the_pod_is_gone(world):
+def test_first_observed_compute_is_charged_until_pod_is_deleted(world):
     world.pod(containers={"c": [Share("a", GIB, 250)]})
     for compute in (0, 1000):
         world.pod(containers={"c": [Share("a", GIB, compute)]})
@@ -119,7 +119,7 @@ def test_compute_is_what_was_seen_first_until_the_pod_is_gone(world):
     assert world.held() == {"a": (1, 100)}
 
 
-def test_compute_that_we_reserved_is_what_was_seen_first(world):
+def test_reserved_compute_is_charged_instead_of_annotated_compute(world):
     world.pod(on="", **{"accelkit.io/request": '{"c": {"compute": 300}}'})
     pending = world.feed.pending["uid-p"]
     world.ledger.reserve(pending.pod.ref, "n", pending.request, Policy.BINPACK)
@@ -127,7 +127,7 @@ def test_compute_that_we_reserved_is_what_was_seen_first(world):
     assert world.held() == {"a": (1, 300)}
 
 
-def test_the_unit_of_a_pod_is_that_of_the_second_in_which_it_started(world):
+def test_unit_of_pod_follows_from_its_start_time(world):
     world.node(unit_bytes=GIB // 4, former_units=(FormerUnit(GIB, 1_767_225_600), FormerUnit(GIB // 2, 1_767_225_700)))
     starts = {"2026-01-01T00:00:00Z": 4, "2026-01-01T00:00:01Z": 2, "2026-01-01T00:01:41Z": 1, None: 1, "now": 1}
     for number, (started, expected) in enumerate(starts.items()):
@@ -136,7 +136,7 @@ def test_the_unit_of_a_pod_is_that_of_the_second_in_which_it_started(world):
         world.pod(f"p{number}", kind="DELETED")
 
 
-def test_what_is_known_of_a_node_later_counts_for_its_pods_too(world):
+def test_pods_are_charged_again_after_inventory_of_node_changes(world):
     world.pod(on="late", limits={MEMORY: "4"}, containers={"c": [Share("z", 99 * GIB)]})
     assert world.held("late") == {"z": (4, 0)}
     world.node("late", unit_bytes=2 * GIB)
@@ -147,7 +147,7 @@ def test_what_is_known_of_a_node_later_counts_for_its_pods_too(world):
     assert world.held("late") == {"a": (4, 0)}
 
 
-def test_a_pod_that_repeats_in_every_event_is_told_of_once(world, caplog):
+def test_rejected_assignment_is_counted_once_per_pod_in_repeated_events(world, caplog):
     for number in range(5):
         world.pod(containers={"c": [Share("a", number)]})
     world.pod("q", containers={"c": [Share("z", 1)]})
@@ -157,7 +157,7 @@ def test_a_pod_that_repeats_in_every_event_is_told_of_once(world, caplog):
     assert len(caplog.records) == 3
 
 
-def test_a_long_annotation_is_refused_in_a_short_sentence(world):
+def test_error_for_long_annotation_is_short(world):
     name = "x" * 60
     for text in (
         "y" * 250_000,
@@ -171,7 +171,7 @@ def test_a_long_annotation_is_refused_in_a_short_sentence(world):
     assert len(unassigned.problem) <= 200
 
 
-def test_pods_on_nodes_that_do_not_exist_leave_nothing_behind(world):
+def test_deleted_pods_on_unknown_nodes_leave_no_state(world):
     for number in range(100):
         world.pod(f"p{number}", on=f"none-{number}", containers={"c": [Share("a", GIB)]})
         world.pod(f"u{number}", on=f"none-{number}")
@@ -186,7 +186,7 @@ def test_pods_on_nodes_that_do_not_exist_leave_nothing_behind(world):
     assert world.ledger.table.rows == 2
 
 
-def test_a_pod_that_cannot_be_read_may_hold_its_node_and_nobody_else_notices(world, monkeypatch, caplog):
+def test_unreadable_pod_blocks_its_node_until_deletion_and_is_logged_once(world, monkeypatch, caplog):
     def fail(*_):
         raise ValueError("what nobody thought of")
 
@@ -204,13 +204,13 @@ def test_a_pod_that_cannot_be_read_may_hold_its_node_and_nobody_else_notices(wor
     assert world.held() == {"a": (1, 0)}
 
 
-def test_a_pod_that_waits_and_cannot_be_read_charges_nobody(world, monkeypatch):
+def test_unreadable_pending_pod_is_not_charged(world, monkeypatch):
     monkeypatch.setattr(PodReader, "read", lambda *_: 1 / 0)
     world.pod(on="")
     assert world.free() == [16, 16]
 
 
-def test_a_node_that_cannot_be_read_takes_nothing_and_the_others_go_on(world, monkeypatch):
+def test_unreadable_node_has_problem_until_next_readable_event(world, monkeypatch):
     monkeypatch.setattr("accelkit.ledger.feed.read_cordon", lambda _: 1 / 0)
     world.node(unit_bytes=1)
     monkeypatch.undo()
@@ -220,7 +220,7 @@ def test_a_node_that_cannot_be_read_takes_nothing_and_the_others_go_on(world, mo
     assert world.ledger.find_node("n").problem is None
 
 
-def test_a_pod_that_cannot_be_decoded_may_hold_its_node(world):
+def test_undecodable_pod_blocks_its_node_until_deletion(world):
     text = b'{"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": {"nodeName": "n", "containers": 7}}'
     world.feed.take_unreadable_pod("ADDED", text)
     assert all(free <= 0 for free in world.free())

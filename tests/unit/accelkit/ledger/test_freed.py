@@ -48,12 +48,12 @@ def world():
     return World()
 
 
-def test_what_is_there_is_freed_once(world):
+def test_first_call_returns_all_nodes_once(world):
     assert FreedNodes(world.ledger).find() == ["n", "m"]
     assert world.freed.find() == []
 
 
-def test_the_end_of_a_pod_that_no_look_has_seen_frees_its_node(world):
+def test_end_of_bound_pod_between_two_calls_frees_node(world):
     # Another pod may have been refused while it was there.
     world.ledger.reserve(P, "n", build_request(16), Policy.BINPACK)
     world.ledger.accept(P.uid)
@@ -66,7 +66,7 @@ def test_the_end_of_a_pod_that_no_look_has_seen_frees_its_node(world):
     assert world.freed.find() == []
 
 
-def test_compute_alone_is_freed_too(world):
+def test_decreased_compute_frees_node(world):
     world.ledger.reserve(P, "n", build_request(1, 500), Policy.BINPACK)
     world.ledger.reserve(Q, "n", build_request(1, 500), Policy.BINPACK)
     world.freed.find()
@@ -74,14 +74,14 @@ def test_compute_alone_is_freed_too(world):
     assert world.freed.find() == ["n"]
 
 
-def test_the_end_of_a_share_of_nothing_makes_a_card_empty(world):
+def test_end_of_share_without_amounts_frees_node(world):
     world.ledger.confirm(P, "n", Assignment({"c": (Share("a", 0, 0),)}), ORDER)
     world.freed.find()
     world.ledger.release(P.uid)
     assert world.freed.find() == ["n"]
 
 
-def test_a_correction_to_another_card_or_to_less_frees(world):
+def test_decreased_share_frees_node_and_increased_share_does_not(world):
     world.ledger.confirm(P, "n", assigned(8), ORDER)
     world.freed.find()
     world.ledger.confirm(P, "n", assigned(4), ORDER)
@@ -90,7 +90,7 @@ def test_a_correction_to_another_card_or_to_less_frees(world):
     assert world.freed.find() == []
 
 
-def test_a_confirmation_that_charges_the_same_again_frees_nothing(world):
+def test_confirmation_of_reserved_share_does_not_free_node(world):
     world.ledger.reserve(P, "n", build_request(4), Policy.BINPACK)
     world.freed.find()
     # The ledger releases the former holding and holds the new one, in one turn.
@@ -98,7 +98,7 @@ def test_a_confirmation_that_charges_the_same_again_frees_nothing(world):
     assert world.freed.find() == []
 
 
-def test_a_pod_whose_cards_become_known_frees_the_others(world):
+def test_node_is_freed_when_cards_of_unassigned_pod_become_known(world):
     world.ledger.put_node("n", inventory(CARD, msgspec.structs.replace(CARD, id="b")))
     world.ledger.confirm_unassigned(UnassignedPod(P, "n", build_request(4), "nobody knows"))
     world.freed.find()
@@ -106,7 +106,7 @@ def test_a_pod_whose_cards_become_known_frees_the_others(world):
     assert world.freed.find() == ["n"]
 
 
-def test_cards_that_come_back_in_any_way_free_their_node(world):
+def test_node_is_freed_when_its_cards_become_placeable_again(world):
     sick = msgspec.structs.replace(CARD, health=Health.UNHEALTHY, health_reason="Xid 79")
     cordoned = msgspec.structs.replace(CARD, cordoned=True)
     good = inventory(CARD)
@@ -118,7 +118,7 @@ def test_cards_that_come_back_in_any_way_free_their_node(world):
     assert world.after(inventory(), good) == [[], ["n"]]
 
 
-def test_more_capacity_another_card_and_another_description_free_and_a_lost_card_does_not(world):
+def test_added_or_changed_card_frees_node_and_removed_card_does_not(world):
     larger = msgspec.structs.replace(CARD, memory_bytes=32)
     second = msgspec.structs.replace(CARD, id="b")
     near = msgspec.structs.replace(CARD, memory_bytes=32, numa=1)
@@ -127,7 +127,7 @@ def test_more_capacity_another_card_and_another_description_free_and_a_lost_card
     assert world.after(inventory(near)) == [["n"]]
 
 
-def test_a_node_that_returns_is_freed_and_one_that_goes_is_not(world):
+def test_returned_node_is_freed_and_dropped_node_is_not(world):
     world.ledger.drop_node("n")
     assert world.freed.find() == []
     world.ledger.put_node("n", inventory(CARD))

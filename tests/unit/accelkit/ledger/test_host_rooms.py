@@ -33,7 +33,7 @@ def rooms():
     return rooms
 
 
-def test_pods_take_and_give_back(rooms):
+def test_pods_reduce_free_host_amounts_until_their_end(rooms):
     rooms.put_pod("p", "a", HostAmounts(1000, 10))
     rooms.put_pod("q", "a", HostAmounts(500, 20))
     assert rooms.free("a") == (2500, 70)
@@ -46,20 +46,20 @@ def test_pods_take_and_give_back(rooms):
     assert rooms.free("a") == (4000, 100)
 
 
-def test_what_a_list_does_not_show_is_given_back(rooms):
+def test_host_amounts_of_unlisted_pods_are_released(rooms):
     for uid in "pqr":
         rooms.put_pod(uid, "a", HostAmounts(1000, 10))
     rooms.keep_pods({"q"})
     assert rooms.free("a") == (3000, 90)
 
 
-def test_pods_that_are_known_before_their_node_count(rooms):
+def test_pods_known_before_their_node_reduce_its_free_amounts(rooms):
     rooms.put_pod("p", "b", HostAmounts(1000, 10))
     rooms.join("b")
     assert rooms.free("b") == (3000, 90)
 
 
-def test_a_node_that_returns_is_counted_again(rooms):
+def test_pods_of_dropped_node_are_counted_again_after_its_return(rooms):
     rooms.put_pod("p", "a", HostAmounts(1000, 10))
     rooms.keep_nodes([])
     rooms.ledger.drop_node("a")
@@ -67,13 +67,13 @@ def test_a_node_that_returns_is_counted_again(rooms):
     assert rooms.free("a") == (3000, 90)
 
 
-def test_a_node_that_says_nothing_has_no_bound(rooms):
+def test_node_without_host_amounts_is_unlimited(rooms):
     rooms.ledger.put_node("b", build_inventory("b-0"))
     rooms.put_pod("p", "b", HostAmounts(1000, 10))
     assert rooms.free("b") == (math.inf, math.inf)
 
 
-def test_an_event_that_changes_nothing_has_no_verdict_made_again(rooms):
+def test_unchanged_pod_or_node_event_does_not_change_table(rooms):
     rooms.put_pod("p", "a", HostAmounts(1000, 10))
     tick = rooms.ledger.table.tick
     rooms.put_pod("p", "a", HostAmounts(1000, 10))

@@ -58,7 +58,7 @@ def world():
 
 @pytest.mark.parametrize("counts", ["i915", "xe"])
 @pytest.mark.parametrize("name", ["memory.max", "memory", "anything"])
-def test_three_pods_of_5_on_two_cards_of_8(world, counts, name):
+def test_amount_that_no_single_card_has_free_is_refused(world, counts, name):
     world.node(**{counts: 20, name: 16 * 10**9})
     asked = {counts: 1, name: 5 * 10**9}
     assert [world.place("a", **asked), world.place("b", **asked)] == [["card0"], ["card1"]]
@@ -69,7 +69,7 @@ def test_three_pods_of_5_on_two_cards_of_8(world, counts, name):
     assert world.place("c", **asked) == ["card0"]
 
 
-def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_node_says(world):
+def test_amounts_and_slots_of_node_are_divided_over_its_cards(world):
     world.node(i915=4, foo=21)
     assert world.place("a", i915=2, foo=15) == ["card0", "card1"]
     # 7 of 10 are gone on each, and each may be given once more.
@@ -80,14 +80,14 @@ def test_amounts_are_divided_over_the_cards_and_a_card_is_given_as_often_as_its_
     assert (never.reason, never.resolvable) == (MisfitReason.AMOUNT, False)
 
 
-def test_a_card_whose_compute_is_gone_still_has_its_other_amounts(world):
+def test_card_without_free_compute_fits_other_amounts(world):
     world.node(i915=4, millicores=2000, foo=20)
     assert world.place("a", i915=2, millicores=2000, foo=14) == ["card0", "card1"]
     assert world.place("b", i915=1, foo=3) == ["card0"]
     assert world.place("c", i915=1, millicores=1).reason is MisfitReason.COMPUTE
 
 
-def test_what_a_node_does_not_have_no_card_has(world):
+def test_request_for_amount_that_node_lacks_is_refused(world):
     world.node(i915=2, little=1)
     assert world.place("a", i915=1, bar=1) == Misfit(MisfitReason.AMOUNT, 1, "gpu.intel.com/bar", resolvable=False)
     # Less than one for each card.
@@ -96,7 +96,7 @@ def test_what_a_node_does_not_have_no_card_has(world):
     assert world.place("a", i915=1) == ["card0"]
 
 
-def test_init_containers_hand_their_amounts_on(world):
+def test_app_container_reuses_amounts_of_init_container(world):
     world.node(i915=20, foo=20)
     assert world.place("a", init=[{"i915": 1, "foo": 8}], i915=1, foo=4) == ["card0"]
     assert world.entry.uses["card0"].used_amounts == (("gpu.intel.com/foo", 8), (I915, 1))
@@ -104,7 +104,7 @@ def test_init_containers_hand_their_amounts_on(world):
     assert world.entry.uses == {}
 
 
-def test_the_cards_of_labels_follow_labels_status_and_agent(world):
+def test_labelled_cards_follow_labels_allocatable_and_inventory(world):
     world.node(labels={})
     assert world.entry.problem.reason is MisfitReason.NO_INVENTORY
     world.node(labels={"gpu.intel.com/cards": "0"})
@@ -121,7 +121,7 @@ def test_the_cards_of_labels_follow_labels_status_and_agent(world):
     assert [(card.id, card.amounts) for card in world.entry.list_cards()] == [("uuid", ((I915, 4),))]
 
 
-def test_pods_are_charged_by_their_limits_whatever_they_write(world):
+def test_pods_are_charged_by_limits_regardless_of_annotations(world):
     world.node(i915=20, foo=20)
     share = '{"card": "card1", "memory_bytes": 0, "amounts": [["gpu.intel.com/foo", 0]]}'
     lie = f'{{"version": 1, "containers": {{"c": [{share}]}}}}'
@@ -140,14 +140,14 @@ def test_pods_are_charged_by_their_limits_whatever_they_write(world):
     assert left == {"card0": 2, "card1": -4}
 
 
-def test_a_card_of_our_agent_is_not_counted_where_nobody_says_how_often_it_can_be_given(world):
+def test_inventory_card_has_unlimited_slots_if_node_reports_none(world):
     world.node(inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
     assert world.place("a", i915=1, **{"memory.max": 8}) == ["uuid"]
     assert world.place("b", xe=1, millicores=500) == ["uuid"]
     assert world.entry.list_card_states()[0].free_compute == WHOLE_COMPUTE - 500
 
 
-def test_a_card_that_a_pod_holds_whole_takes_nobody_who_asks_for_no_amount_either(world):
+def test_card_held_whole_refuses_request_without_amounts(world):
     world.node(inventory=Inventory(1, (Card("uuid", "intel", "m", 16, minor=0),)), labels={})
     limits = {"name": "c", "resources": {"limits": {"accelkit.io/cards": "1"}}}
     metadata = {"name": "w", "namespace": "d", "uid": "w"}

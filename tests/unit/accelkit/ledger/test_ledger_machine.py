@@ -290,6 +290,6 @@ TestLedger = LedgerMachine.TestCase
 TestLedger.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-def test_the_containers_of_a_request_are_in_the_kubelets_order():
+def test_containers_of_request_are_in_kubelet_allocation_order():
     containers = tuple(ContainerRequest(kind.value, kind, 1, 1) for kind in Kind)
     assert PodRequest(containers).order == [("init", Kind.INIT), ("sidecar", Kind.SIDECAR), ("app", Kind.APP)]

@@ -45,21 +45,21 @@ def ledger():
         ),
     ],
 )
-def test_a_node_that_takes_no_share_says_why_for_good(ledger, inventory, expected):
+def test_reserve_on_unusable_node_fails_with_unresolvable_reason(ledger, inventory, expected):
     ledger.put_node("n", inventory)
     with pytest.raises(MisfitError) as raised:
         ledger.reserve(P, "n", WANTS, Policy.BINPACK)
     assert raised.value.misfit == ledger.find_node("n").problem == expected
 
 
-def test_a_node_that_nobody_has_seen_is_named(ledger):
+def test_reserve_on_unknown_node_fails_with_node_name(ledger):
     with pytest.raises(MisfitError) as raised:
         ledger.reserve(P, "z", WANTS, Policy.BINPACK)
     assert raised.value.misfit == Misfit(MisfitReason.UNKNOWN_NODE, detail="z", resolvable=False)
     assert (ledger.find_node("z"), ledger.find_holding(P.uid)) == (None, None)
 
 
-def test_a_node_that_holds_a_pod_before_it_is_seen_is_unknown_for_good(ledger):
+def test_unknown_or_dropped_node_with_pods_has_unresolvable_problem(ledger):
     ledger.confirm(P, "z", Assignment({"c": (Share("a", 4),)}), WANTS.order)
     assert ledger.find_node("z").problem == Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
     ledger.confirm(Q, "n", Assignment({"c": (Share("a", 4),)}), WANTS.order)
@@ -67,7 +67,7 @@ def test_a_node_that_holds_a_pod_before_it_is_seen_is_unknown_for_good(ledger):
     assert ledger.find_node("n").problem == Misfit(MisfitReason.UNKNOWN_NODE, resolvable=False)
 
 
-def test_nodes_are_listed_by_name_as_long_as_they_are_there_or_hold_pods(ledger):
+def test_list_nodes_returns_known_nodes_and_nodes_with_pods_by_name(ledger):
     ledger.put_node("b", None)
     ledger.put_node("a", Inventory(1, ()))
     ledger.confirm_unassigned(UnassignedPod(P, "z", WANTS, "it has none"))
@@ -78,7 +78,7 @@ def test_nodes_are_listed_by_name_as_long_as_they_are_there_or_hold_pods(ledger)
     assert [entry and entry.name for entry in map(ledger.find_node_at, range(4))] == [None, "b", None, "z"]
 
 
-def test_the_row_of_a_node_that_is_gone_is_another_nodes():
+def test_row_of_dropped_node_is_reused():
     ledger = Ledger(unit_bytes=1)
     for number in range(1000):
         ledger.put_node(f"n{number}", Inventory(1, (CARD,)))
@@ -88,7 +88,7 @@ def test_the_row_of_a_node_that_is_gone_is_another_nodes():
     assert ledger.find_node("last").row == 0
 
 
-def test_a_node_that_never_was_is_discarded_with_its_last_pod(ledger):
+def test_unknown_node_is_discarded_with_its_last_pod(ledger):
     ledger.confirm(P, "z", Assignment({"c": (Share("a", 4),)}), WANTS.order)
     ledger.confirm_unassigned(UnassignedPod(Q, "z", WANTS, "it has none"))
     ledger.release(P.uid)
@@ -97,7 +97,7 @@ def test_a_node_that_never_was_is_discarded_with_its_last_pod(ledger):
     assert (ledger.find_node("z"), ledger.list_node_names()) == (None, ["n", ""])
 
 
-def test_the_ledger_counts_its_pods_and_says_whether_one_was_released(ledger):
+def test_ledger_counts_pods_and_release_returns_whether_pod_existed(ledger):
     ledger.reserve(P, "n", WANTS, Policy.BINPACK)
     ledger.confirm_unassigned(UnassignedPod(Q, "n", WANTS, "it has none"))
     assert len(ledger) == 2
@@ -105,7 +105,7 @@ def test_the_ledger_counts_its_pods_and_says_whether_one_was_released(ledger):
     assert (len(ledger), ledger.find_node("n").uses) == (0, {})
 
 
-def test_a_holding_becomes_more_certain_and_never_less(ledger):
+def test_stage_of_share_never_decreases(ledger):
     assert [each.value for each in ShareStage] == ["claimed", "reserved", "bound", "confirmed"]
     assignment = ledger.reserve(P, "n", WANTS, Policy.BINPACK)
     stages = [ledger.find_holding(P.uid).stage]
@@ -120,7 +120,7 @@ def test_a_holding_becomes_more_certain_and_never_less(ledger):
     ]
 
 
-def test_the_same_inventory_again_is_no_change(ledger):
+def test_unchanged_inventory_does_not_change_table(ledger):
     before = ledger.table.tick
     ledger.put_node("n", Inventory(1, (CARD,)))
     assert ledger.table.tick == before
@@ -143,13 +143,13 @@ def test_the_same_inventory_again_is_no_change(ledger):
         ((), 4, 0.0),
     ],
 )
-def test_the_used_fraction_is_that_of_the_memory_of_all_cards(ledger, cards, held, fraction):
+def test_used_fraction_covers_memory_of_all_cards(ledger, cards, held, fraction):
     ledger.put_node("n", Inventory(1, cards))
     ledger.confirm(P, "n", Assignment({"c": (Share("a", held),)}), WANTS.order)
     assert ledger.table.used_fraction[0] == fraction
 
 
-def test_a_pod_that_nobody_wrote_down_holds_the_most_that_it_can(ledger):
+def test_unassigned_pod_is_charged_all_requested_amounts(ledger):
     containers = (ContainerRequest("c", Kind.APP, 2, 3, 100), ContainerRequest("d", Kind.APP, 1, 4, 50))
     pod = UnassignedPod(P, "n", PodRequest(containers), "it has none")
     assert (pod.memory_bytes, pod.compute, pod.whole) == (10, 150, False)
@@ -158,7 +158,7 @@ def test_a_pod_that_nobody_wrote_down_holds_the_most_that_it_can(ledger):
     assert (state.free_bytes, state.free_compute, state.empty) == (6, 850, False)
 
 
-def test_the_unit_is_a_gibibyte_where_nobody_says_another():
+def test_default_unit_is_one_gibibyte():
     assert DEFAULT_UNIT_BYTES == 1073741824
 
 
@@ -172,7 +172,7 @@ def free(ledger):
     return [state.free_bytes for state in ledger.find_node("n").list_card_states()]
 
 
-def test_what_the_agent_says_is_held_beyond_assignments_is_not_given_away(ledger):
+def test_uncounted_amounts_of_inventory_are_not_free(ledger):
     shown = msgspec.structs.replace(build_inventory("a", "b"), uncounted=(Share("a", 6, 300),))
     ledger.put_node("n", shown)
     ledger.reserve(P, "n", WANTS, Policy.BINPACK)
@@ -185,7 +185,7 @@ def test_what_the_agent_says_is_held_beyond_assignments_is_not_given_away(ledger
 
 
 @pytest.mark.parametrize("unassigned", [False, True])
-def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, unassigned):
+def test_excessive_amounts_fill_card_until_release(ledger, unassigned):
     for pod in (P, Q):
         if unassigned:
             ledger.confirm_unassigned(UnassignedPod(pod, "n", build_request(MAX_AMOUNT), "it has none"))
@@ -197,7 +197,7 @@ def test_absurd_amounts_of_others_fill_the_card_and_break_nothing(ledger, unassi
     assert free(ledger) == [16]
 
 
-def test_a_whole_card_that_nobody_wrote_down_may_be_any_empty_one(ledger):
+def test_unassigned_whole_card_blocks_all_empty_cards(ledger):
     ledger.put_node("n", build_inventory("a", "b"))
     ledger.confirm(P, "n", Assignment({"c": (Share("a", 4),)}), WANTS.order)
     ledger.confirm_unassigned(UnassignedPod(Q, "n", build_request(), "it has none"))
@@ -205,12 +205,12 @@ def test_a_whole_card_that_nobody_wrote_down_may_be_any_empty_one(ledger):
 
 
 @pytest.mark.parametrize("compute", [500, 0])
-def test_a_pod_without_memory_whose_cards_nobody_wrote_down_leaves_no_card_empty(ledger, compute):
+def test_unassigned_pod_without_memory_leaves_no_empty_card(ledger, compute):
     ledger.confirm_unassigned(UnassignedPod(P, "n", build_request(compute=compute, whole=False), "it has none"))
     assert refuse(ledger, build_request()) is MisfitReason.WHOLE_CARDS
     assert free(ledger) == [16]
 
 
-def test_a_node_that_cannot_take_its_next_unit_still_shares_in_the_present_one(ledger):
+def test_node_that_cannot_change_unit_accepts_shares_in_present_unit(ledger):
     ledger.put_node("n", Inventory(1, (CARD,), problem="too many devices", next_unit_bytes=2))
     assert ledger.reserve(P, "n", WANTS, Policy.BINPACK)

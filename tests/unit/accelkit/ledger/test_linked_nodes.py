@@ -47,7 +47,7 @@ def score(ledger, node, request):
     return LinkScores(request).score(entry, float(ledger.table.used_fraction[entry.row]))
 
 
-def test_linked_cards_are_reserved_where_the_cluster_or_the_pod_asks_for_them(ledger):
+def test_linked_cards_are_reserved_under_topology_policy_of_cluster_or_pod(ledger):
     reserve(ledger, "p", "quads", build_request(cards=1))
     assert reserve(ledger, "q", "quads", build_request(cards=4)) == "efgh"
     ledger.release("uid-q")
@@ -56,7 +56,7 @@ def test_linked_cards_are_reserved_where_the_cluster_or_the_pod_asks_for_them(le
     assert reserve(ledger, "q", "quads", build_request(cards=4, policy="topology"), Policy.BINPACK) == "efgh"
 
 
-def test_what_connects_the_cards_of_a_pod_is_described(ledger):
+def test_describe_holding_reports_connections_of_reserved_cards(ledger):
     reserve(ledger, "p", "quads", build_request(cards=5))
     assert ledger.describe_holding("uid-p")["links"] == {"c": {"link": 6, "other NUMA node": 4}}
     reserve(ledger, "q", "flat", build_request(cards=1))
@@ -64,7 +64,7 @@ def test_what_connects_the_cards_of_a_pod_is_described(ledger):
     assert ledger.describe_holding("uid-nobody") == {"containers": {}}
 
 
-def test_cards_that_no_inventory_names_are_connected_to_nothing(ledger):
+def test_cards_missing_from_inventory_have_no_connections(ledger):
     shares = tuple(Share(card, 1) for card in ("a", "gone", "b"))
     assignment = Assignment({"c": shares, MOVING: shares})
     assert ledger.find_node("quads").describe_links(assignment) == {"c": {"link": 1}}
@@ -72,7 +72,7 @@ def test_cards_that_no_inventory_names_are_connected_to_nothing(ledger):
     assert ledger.find_node("none").describe_links(assignment) == {}
 
 
-def test_connections_change_with_the_inventory(ledger):
+def test_connections_change_with_inventory(ledger):
     before = ledger.find_node("quads").find_links()
     reserve(ledger, "p", "quads", build_request(cards=1))
     assert ledger.find_node("quads").find_links() is before
@@ -88,7 +88,7 @@ def judge(ledger, request):
     return verdict.fits, {name: verdict.reasons[number] for name, number in verdict.failing.items()}
 
 
-def test_nodes_that_differ_in_their_connections_alone_are_judged_apart(ledger):
+def test_nodes_with_different_connections_are_judged_separately(ledger):
     near = build_request(cards=4, groups=(CardGroup(Near.SWITCH, (0,) * 4),))
     reserve(ledger, "p", "quads", build_request(cards=1))
     fits, failing = judge(ledger, near)
@@ -100,7 +100,7 @@ def test_nodes_that_differ_in_their_connections_alone_are_judged_apart(ledger):
     assert failing["quads"].resolvable
 
 
-def test_cards_that_are_too_small_are_told_from_those_that_are_taken(ledger):
+def test_too_small_cards_and_held_cards_have_different_misfits(ledger):
     ledger.put_node("large", inventory("flat", memory=32))
     fits, failing = judge(ledger, build_request(cards=8, min_memory_bytes=32))
     assert fits == {"large"}
@@ -124,7 +124,7 @@ def test_nodes_score_by_the_cards_that_fit_the_request(ledger):
 NEAR_A_NIC = {name: {"nic": "S"} for name in "efgh"}
 
 
-def test_nodes_with_cards_near_a_network_card_score_higher_if_preferred(ledger):
+def test_nodes_with_cards_near_nic_score_higher_if_preferred(ledger):
     ledger.put_node("nics", inventory("flat", **NEAR_A_NIC))
     wish = {name: score(ledger, name, build_request(cards=4, nic=True)) for name in ("nics", *ROWS)}
     plain = {name: score(ledger, name, build_request(cards=4)) for name in ("nics", *ROWS)}
@@ -134,7 +134,7 @@ def test_nodes_with_cards_near_a_network_card_score_higher_if_preferred(ledger):
     assert (wish["quads"] > wish["switched"] > wish["flat"]) == (plain["quads"] > plain["switched"] > plain["flat"])
 
 
-def test_free_cards_satisfy_a_preference(ledger):
+def test_only_free_cards_near_nic_satisfy_preference(ledger):
     ledger.put_node("nics", inventory("quads", **NEAR_A_NIC))
     granted = score(ledger, "nics", build_request(cards=4, nic=True))
     assert reserve(ledger, "p", "nics", build_request(cards=1, nic=True)) == "e"
@@ -142,7 +142,7 @@ def test_free_cards_satisfy_a_preference(ledger):
     assert score(ledger, "nics", build_request(cards=3, nic=True)) >= MAX_SCORE / 2
 
 
-def test_a_preference_counts_if_connections_are_unknown(ledger):
+def test_nic_preference_raises_score_without_topology(ledger):
     facts = {"vendor": "v", "model": "m", "memory_bytes": 16}
     for name, nic in (("near", "H"), ("far", "C"), ("unknown", "")):
         ledger.put_node(name, Inventory(1, (Card("a", **facts, nic=nic),)))
@@ -157,11 +157,11 @@ def test_a_preference_counts_if_connections_are_unknown(ledger):
     ("more", "fits"),
     [({"min_memory_bytes": 17}, False), ({"allowed": frozenset({9})}, False), ({"denied": frozenset({1})}, True)],
 )
-def test_a_node_whose_cards_are_all_ruled_out_scores_nothing(ledger, more, fits):
+def test_node_without_allowed_cards_scores_zero(ledger, more, fits):
     assert (score(ledger, "quads", build_request(cards=2, **more)) > 0) is fits
 
 
-def test_shares_of_memory_score_by_the_cards_with_room_for_them(ledger):
+def test_memory_shares_score_by_cards_with_enough_free_memory(ledger):
     assert score(ledger, "quads", build_request(8, cards=2)) > 0
     assert score(ledger, "quads", build_request(17, cards=2)) == 0
     assert score(ledger, "quads", build_request(8, 1001, cards=2)) == 0
@@ -170,7 +170,7 @@ def test_shares_of_memory_score_by_the_cards_with_room_for_them(ledger):
     assert score(ledger, "quads", build_request(4)) > before
 
 
-def test_a_node_whose_connections_nobody_knows_scores_by_its_use():
+def test_node_without_topology_scores_by_used_fraction():
     ledger = Ledger()
     ledger.put_node("n", Inventory(1, tuple(Card(f"{number}", "v", "m", 16) for number in range(200))))
     assert score(ledger, "n", build_request(cards=2)) == 0

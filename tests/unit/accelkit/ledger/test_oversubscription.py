@@ -35,7 +35,7 @@ def reserve(ledger, name, request):
     return ledger.reserve(PodRef("d", name, name), "n", request, Policy.BINPACK)
 
 
-def test_shares_together_take_the_factor_and_no_single_one_more_than_the_card_has(ledger):
+def test_shares_fill_oversubscribed_card_but_none_exceeds_its_memory(ledger):
     assert (CARD.own_bytes, CARD.capacity_bytes) == (16, 24)
     with pytest.raises(MisfitError) as raised:
         reserve(ledger, "p", build_request(17))
@@ -46,7 +46,7 @@ def test_shares_together_take_the_factor_and_no_single_one_more_than_the_card_ha
         reserve(ledger, "r", build_request(1))
 
 
-def test_a_card_says_what_one_container_could_have(ledger):
+def test_card_state_limits_one_container_to_memory_of_card(ledger):
     (state,) = ledger.find_node("n").list_card_states()
     assert (state.free_bytes, state.room_bytes) == (24, 16)
     assert find_card_reason(state, build_request(17).containers[0]) is CardReason.MEMORY
@@ -54,7 +54,7 @@ def test_a_card_says_what_one_container_could_have(ledger):
 
 
 @given(st.data())
-def test_columns_say_of_oversubscribed_cards_what_placement_says(data):
+def test_verdict_by_columns_matches_placement_on_oversubscribed_cards(data):
     ledger = Ledger(unit_bytes=1)
     verdicts = ShapeVerdicts(ledger)
     for name in "nm":
@@ -84,7 +84,7 @@ def test_columns_say_of_oversubscribed_cards_what_placement_says(data):
             assert verdict.reasons[verdict.failing[entry.name]].resolvable == placed.resolvable
 
 
-def test_inspect_and_audit_show_it(ledger):
+def test_inspect_and_audit_report_oversubscription(ledger):
     inspection = assemble([view_node(ledger.find_node("n"))], 1)
     (card,) = inspection.nodes[0].cards
     assert (card.memory_factor, card.capacity_bytes, card.memory_bytes) == (1.5, 24, 20)
@@ -93,7 +93,7 @@ def test_inspect_and_audit_show_it(ledger):
     assert found.findings == []
 
 
-def test_an_inventory_without_the_field_means_one_and_an_impossible_one_is_refused():
+def test_memory_factor_defaults_to_one_and_invalid_factor_is_refused():
     text = encode_inventory(build_inventory("a"))
     assert "memory_factor" not in text
     assert decode_inventory(text).cards[0].memory_factor == 1

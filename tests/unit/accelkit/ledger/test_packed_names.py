@@ -11,7 +11,7 @@ def put(ledger, *names):
         ledger.put_node(name, Inventory(GIB, (Card(f"{name}-0", "simulated", "sim", 8 * GIB),)))
 
 
-def test_names_and_rows_are_the_ledgers_while_nodes_come_and_go():
+def test_names_and_rows_match_ledger_after_node_changes():
     ledger = Ledger(unit_bytes=GIB)
     packed = PackedNames(ledger)
     assert packed.find_rows(["a"]).tolist() == [-1]
@@ -36,7 +36,7 @@ def test_names_and_rows_are_the_ledgers_while_nodes_come_and_go():
         assert packed.find_rows(known).tolist() == [ledger.find_row(name) for name in known]
 
 
-def test_the_copies_are_ours():
+def test_list_names_returns_copies_of_strings():
     ledger = Ledger(unit_bytes=GIB)
     put(ledger, "node")
     (copy,) = PackedNames(ledger).list_names()

@@ -56,7 +56,7 @@ def quota(**limits):
     return read_rules({"quotas": [{"namespaces": ["d"], **limits}]})
 
 
-def test_a_quota_counts_what_is_reserved_and_what_is_bound(ledger):
+def test_quota_counts_reserved_and_bound_pods(ledger):
     ledger.put_rules(quota(memory="10"))
     reserve(ledger, "p", build_request(4))
     ledger.confirm(make_ref("q"), "n", Assignment({"c": (Share("b", 4),)}), ORDER)
@@ -72,7 +72,7 @@ def test_a_quota_counts_what_is_reserved_and_what_is_bound(ledger):
     assert ledger.namespaces.get_held("d") == QuotaAmounts(7)
 
 
-def test_a_pod_without_an_assignment_counts_as_what_it_asks_for(ledger):
+def test_unassigned_pod_counts_toward_quota_by_its_request(ledger):
     ledger.put_rules(quota(memory="10", cards=1))
     asked = PodRequest((*build_request(8).containers, ContainerRequest("w", Kind.APP, 1, whole=True)))
     ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", asked, "it has none"))
@@ -86,7 +86,7 @@ def test_a_pod_without_an_assignment_counts_as_what_it_asks_for(ledger):
     assert ledger.namespaces.list_held() == {}
 
 
-def test_whoever_is_refused_by_a_quota_is_told_when_less_is_held(ledger):
+def test_namespace_is_retriable_if_held_amounts_decrease_after_quota_refusal(ledger):
     ledger.put_rules(quota(memory="10"))
     for name in "pq":
         reserve(ledger, name, build_request(4))
@@ -102,7 +102,7 @@ def test_whoever_is_refused_by_a_quota_is_told_when_less_is_held(ledger):
     assert ledger.namespaces.retriable == {"d"}
 
 
-def test_replicas_keep_apart_on_cards(ledger):
+def test_replicas_with_apart_constraint_are_placed_on_different_cards(ledger):
     apart = build_request(2, apart=OWN)
     assert reserve(ledger, "p", apart, labels=LABELS) == "a"
     assert reserve(ledger, "q", apart, labels=LABELS) == "b"
@@ -115,7 +115,7 @@ def test_replicas_keep_apart_on_cards(ledger):
     assert reserve(ledger, "t", build_request(2, apart=other), namespace="e", labels=LABELS) == "a"
 
 
-def test_the_first_of_a_group_may_go_anywhere_and_the_others_beside_it(ledger):
+def test_first_pod_of_group_fits_any_card_and_later_pods_only_same_card(ledger):
     ledger.put_node("m", inventory("c"))
     beside = build_request(4, beside=OWN)
     assert reserve(ledger, "p", beside, labels=LABELS) == "a"
@@ -129,21 +129,21 @@ def test_the_first_of_a_group_may_go_anywhere_and_the_others_beside_it(ledger):
     assert reserve(ledger, "r", beside, node="m", labels=LABELS) == "c"
 
 
-def test_who_is_none_of_the_pods_that_it_wants_waits_for_one(ledger):
+def test_pod_outside_its_own_selector_waits_for_selected_pod(ledger):
     assert refusal(ledger, "p", build_request(4, beside=WEB)).reason is MisfitReason.BESIDE
     reserve(ledger, "q", build_request(4, card_ids=frozenset({"b"})), labels=LABELS)
     assert ledger.namespaces.affinity_nodes == {"n"}
     assert reserve(ledger, "p", build_request(4, beside=WEB)) == "b"
 
 
-def test_a_pod_of_whose_cards_nobody_knows_is_beside_nobody_and_apart_from_nobody(ledger):
+def test_unassigned_pod_satisfies_neither_beside_nor_apart(ledger):
     ledger.confirm_unassigned(UnassignedPod(make_ref("p"), "n", build_request(1), "it has none", LABELS))
     assert refusal(ledger, "q", build_request(4, beside=OWN), labels=LABELS).reason is MisfitReason.BESIDE
     assert refusal(ledger, "q", build_request(4, apart=OWN), labels=LABELS).reason is MisfitReason.APART
     assert reserve(ledger, "q", build_request(4), labels=LABELS) == "a"
 
 
-def test_labels_that_change_are_followed(ledger):
+def test_verdict_follows_changed_pod_labels(ledger):
     verdicts, apart = ShapeVerdicts(ledger), build_request(16, apart=WEB, card_ids=frozenset({"b"}))
     held = Assignment({"c": (Share("b", 0),)})
     ledger.confirm(make_ref("p"), "n", held, ORDER)
@@ -154,7 +154,7 @@ def test_labels_that_change_are_followed(ledger):
     assert judge(verdicts, apart) == ({"n"}, {})
 
 
-def test_the_verdict_on_all_nodes_follows_who_is_first(ledger):
+def test_verdict_on_all_nodes_follows_first_pod_of_group(ledger):
     ledger.put_node("m", inventory("c"))
     verdicts, beside = ShapeVerdicts(ledger), build_request(4, beside=OWN)
     assert judge(verdicts, beside) == ({"n", "m"}, {})
@@ -164,7 +164,7 @@ def test_the_verdict_on_all_nodes_follows_who_is_first(ledger):
     assert judge(verdicts, beside) == ({"n", "m"}, {})
 
 
-def test_many_selectors_are_counted_and_the_oldest_forgotten(ledger, monkeypatch):
+def test_selectors_are_resolved_correctly_beyond_cache_limit(ledger, monkeypatch):
     monkeypatch.setattr("accelkit.ledger.namespaces._MOST_SELECTORS", 2)
     reserve(ledger, "p", build_request(1), labels=LABELS)
     for number in range(5):
@@ -173,7 +173,7 @@ def test_many_selectors_are_counted_and_the_oldest_forgotten(ledger, monkeypatch
     assert ledger.resolve(build_request(4, beside=OWN)) == build_request(4, beside=OWN)
 
 
-def test_reserved_cards_are_for_those_who_are_named(ledger):
+def test_reserved_cards_are_refused_to_pods_outside_reservation(ledger):
     rules = read_rules({"reservations": [{"name": "r", "cards": [{"ids": ["a"]}], "for": [{"namespaces": ["ml"]}]}]})
     closed = build_request(4, closed=frozenset({"r"}))
     verdicts = ShapeVerdicts(ledger)
@@ -194,7 +194,7 @@ def test_reserved_cards_are_for_those_who_are_named(ledger):
 
 
 @given(st.data())
-def test_a_verdict_by_columns_is_that_of_placement_where_cards_are_reserved(data):
+def test_verdict_by_columns_matches_placement_with_reserved_cards(data):
     ledger = Ledger(unit_bytes=1)
     verdicts, nodes = ShapeVerdicts(ledger), "nmo"
     requests = [

@@ -31,7 +31,7 @@ def free(states):
     return [(state.free_bytes, state.empty) for state in states]
 
 
-def test_a_node_without_some_of_its_pods(ledger):
+def test_copy_without_excludes_holdings_of_given_pods(ledger):
     entry = put(ledger, "n", ("x", 10), ("y", 4), ("z", 0))
     assert free(entry.list_card_states()) == [(2, False), (0, False)]
     assert free(entry.copy_without({"uid-x"}).list_card_states()) == [(12, False), (0, False)]
@@ -39,7 +39,7 @@ def test_a_node_without_some_of_its_pods(ledger):
     assert free(entry.list_card_states()) == [(2, False), (0, False)]
 
 
-def test_a_copy_does_not_show_what_happens_later(ledger):
+def test_node_copy_and_situation_do_not_follow_later_changes(ledger):
     entry = put(ledger, "n", ("x", 10))
     copy, situation = entry.copy_without(()), take_situation(entry, build_request(8))
     ledger.reserve(make_ref("y"), "n", build_request(6), Policy.BINPACK)
@@ -48,7 +48,7 @@ def test_a_copy_does_not_show_what_happens_later(ledger):
     assert free(situation.leave_out({"uid-x"})) == [(16, True), (16, True)]
 
 
-def test_holders_are_in_an_order_that_nodes_alike_have_in_common(ledger):
+def test_holders_of_equivalent_nodes_have_same_order(ledger):
     one = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0))
     other = put(ledger, "m", ("q", 4), ("r", 10), ("v", 0))
     assert describe_likeness(one, build_request(8)) == describe_likeness(other, build_request(8))
@@ -59,12 +59,12 @@ def test_holders_are_in_an_order_that_nodes_alike_have_in_common(ledger):
 
 
 @pytest.mark.parametrize("pods", [[("q", 4), ("r", 9), ("v", 0)], [("q", 14), ("v", 0)], [("q", 4), ("r", 10)]])
-def test_nodes_whose_pods_hold_something_else_are_not_alike(ledger, pods):
+def test_nodes_with_different_holdings_are_not_equivalent(ledger, pods):
     one, other = put(ledger, "n", ("b", 4), ("a", 10), ("w", 0)), put(ledger, "m", *pods)
     assert describe_likeness(one, build_request(8)) != describe_likeness(other, build_request(8))
 
 
-def test_a_pod_whose_cards_are_not_known_makes_its_node_like_no_other(ledger):
+def test_node_with_unassigned_pod_is_not_equivalent_to_any_node(ledger):
     one, other = put(ledger, "n"), put(ledger, "m")
     for name in ("n", "m"):
         ledger.confirm_unassigned(UnassignedPod(make_ref(name), name, build_request(4), "it has none"))
@@ -74,13 +74,13 @@ def test_a_pod_whose_cards_are_not_known_makes_its_node_like_no_other(ledger):
     assert free(take_situation(one, build_request(8)).leave_out({"uid-n"})) == [(16, True), (16, True)]
 
 
-def test_what_is_held_of_a_card_that_is_not_there_frees_nothing(ledger):
+def test_share_of_missing_card_is_omitted_from_holders(ledger):
     entry = put(ledger, "n")
     ledger.confirm(make_ref("x"), "n", Assignment({"c": (Share("gone", 8),)}), [("c", Kind.APP)])
     assert take_situation(entry, build_request(8)).holders == ()
 
 
-def test_a_branch_knows_the_nodes_that_pods_have_left_and_changes_nothing(ledger):
+def test_branch_contains_nodes_of_removed_pods_and_does_not_change_ledger(ledger):
     put(ledger, "n", ("x", 10), ("y", 4))
     put(ledger, "m", ("z", 16))
     lost = UnassignedPod(make_ref("lost"), "m", build_request(4), "it has none")
@@ -98,11 +98,11 @@ def test_a_branch_knows_the_nodes_that_pods_have_left_and_changes_nothing(ledger
     assert len(ledger) == 4
 
 
-def test_a_branch_keeps_what_is_wrong_with_a_node(ledger):
+def test_branch_keeps_problem_of_node(ledger):
     ledger.put_node("n", build_inventory("a", unit_bytes=2))
     ledger.confirm(make_ref("x"), "n", Assignment({"c": (Share("a", 8),)}), [("c", Kind.APP)])
     assert ledger.branch({"uid-x": "n"}).find_node("n").problem == ledger.find_node("n").problem
 
 
-def test_a_branch_of_nodes_that_are_not_there_is_empty(ledger):
+def test_branch_of_unknown_nodes_is_empty(ledger):
     assert list(ledger.branch({"uid-x": "nowhere"}).list_nodes()) == []

@@ -52,7 +52,7 @@ def world():
     return World()
 
 
-def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged(world):
+def test_ended_pod_is_not_charged_when_its_cards_become_known(world):
     world.pod()
     world.pod(kind="MODIFIED", phase="Succeeded")
     world.node()
@@ -62,7 +62,7 @@ def test_a_pod_that_has_ended_before_its_nodes_cards_are_known_is_not_charged(wo
     assert world.used() == {}
 
 
-def test_cards_that_come_later_are_understood_later(world):
+def test_pod_is_charged_when_its_assigned_card_becomes_known(world):
     world.pod()
     world.node(inventory=encode_inventory(Inventory(1, CARDS[:1])))
     assert world.unassigned() == ["container c was assigned card 2, which does not exist on its node"]
@@ -70,7 +70,7 @@ def test_cards_that_come_later_are_understood_later(world):
     assert (world.used(), world.unassigned()) == ({"id-2": 8}, [])
 
 
-def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes(world):
+def test_cordoned_cards_are_not_placeable_until_cordon_is_removed(world):
     world.node()
     world.node(**{"accelkit.io/cordon": "0,id-2"})
     assert world.placeable() == ["id-1"]
@@ -82,7 +82,7 @@ def test_cordoned_cards_take_no_more_at_once_and_are_back_when_the_mark_goes(wor
     assert len(world.placeable()) == 3
 
 
-def test_cards_that_a_list_of_aliyuns_calls_bad_take_no_more(world):
+def test_cards_in_unhealthy_list_of_aliyun_are_not_placeable(world):
     world.bad("0, 2")
     world.node()
     assert world.placeable() == ["id-1"]
@@ -98,14 +98,14 @@ def test_cards_that_a_list_of_aliyuns_calls_bad_take_no_more(world):
     assert world.placeable() == ["id-1", "id-2"]
 
 
-def test_lists_of_a_dialect_that_is_not_in_use_say_nothing():
+def test_unhealthy_list_of_disabled_dialect_is_ignored():
     world = World("native")
     world.node()
     world.bad("0")
     assert len(world.placeable()) == 3
 
 
-def test_a_pod_that_a_list_does_not_show_any_more_is_not_charged_when_its_nodes_cards_come(world):
+def test_unlisted_pod_is_not_charged_when_its_cards_become_known(world):
     world.pod()
     world.feed.replace_pods([])
     world.node()

@@ -36,7 +36,7 @@ def judge(verdicts, request, budget=None):
     return verdict.fits, {name: verdict.reasons[number].reason for name, number in verdict.failing.items()}
 
 
-def test_a_request_for_no_memory_fits_a_card_that_is_full_and_none_whose_memory_is_not_known():
+def test_request_without_memory_fits_full_card_but_not_card_of_unknown_memory():
     ledger, verdicts = setup(full=cards("a"), blind=Inventory(1, (msgspec.structs.replace(CARD, memory_bytes=None),)))
     ledger.reserve(P, "full", build_request(16), Policy.BINPACK)
     assert judge(verdicts, build_request(whole=False)) == ({"full"}, {"blind": MisfitReason.MEMORY})
@@ -44,7 +44,7 @@ def test_a_request_for_no_memory_fits_a_card_that_is_full_and_none_whose_memory_
     assert placed.containers["c"][0].card == "a"
 
 
-def test_nodes_that_differ_in_their_links_alone_are_judged_apart():
+def test_nodes_with_different_links_are_judged_separately():
     _, verdicts = setup(
         good=cards("a", "b", "c", a=[("b", "x")]),
         other=cards("a", "b", "c", a=[("b", "y")]),
@@ -53,7 +53,7 @@ def test_nodes_that_differ_in_their_links_alone_are_judged_apart():
     assert judge(verdicts, LINKED) == ({"good"}, dict.fromkeys(["other", "away"], MisfitReason.CONSTRAINT))
 
 
-def test_a_shape_that_was_discarded_is_judged_afresh():
+def test_discarded_shape_is_judged_again():
     ledger, verdicts = setup(n=cards("a"))
     assert judge(verdicts, build_request(16)) == ({"n"}, {})
     ledger.reserve(P, "n", build_request(1), Policy.BINPACK)
@@ -62,7 +62,7 @@ def test_a_shape_that_was_discarded_is_judged_afresh():
     assert judge(verdicts, build_request(16)) == (set(), {"n": MisfitReason.MEMORY})
 
 
-def test_as_many_shapes_are_kept_as_fit_and_the_one_asked_about_last_stays():
+def test_number_of_shapes_is_bounded_and_last_used_shape_is_kept():
     _, verdicts = setup(n=cards("a"))
     for memory in range(1, _SHAPES + 5):
         judge(verdicts, build_request(memory))
@@ -80,7 +80,7 @@ def test_as_many_shapes_are_kept_as_fit_and_the_one_asked_about_last_stays():
         ({"compute": 1}, {}, {"cordoned": True}),
     ],
 )
-def test_nodes_whose_cards_differ_in_one_property_are_judged_apart(constraint, fitting, other):
+def test_nodes_whose_cards_differ_in_one_property_are_judged_separately(constraint, fitting, other):
     request = build_request(4, **constraint)
     kinds = {"good": fitting, "bad": other}
     nodes = {name: Inventory(1, (msgspec.structs.replace(CARD, **more),)) for name, more in kinds.items()}
@@ -89,7 +89,7 @@ def test_nodes_whose_cards_differ_in_one_property_are_judged_apart(constraint, f
     assert (fits, list(failing)) == ({"good"}, ["bad"])
 
 
-def test_a_shape_asked_about_before_there_was_a_node_is_judged_on_the_nodes_that_come():
+def test_shape_judged_without_nodes_is_judged_on_later_nodes():
     ledger, verdicts = setup()
     assert judge(verdicts, build_request(10)) == (set(), {})
     ledger.put_node("n", cards("a"))
@@ -98,7 +98,7 @@ def test_a_shape_asked_about_before_there_was_a_node_is_judged_on_the_nodes_that
 
 
 @pytest.mark.parametrize("request_", [build_request(10), LINKED])
-def test_reasons_that_no_node_fails_for_any_more_are_dropped(request_):
+def test_unused_reasons_are_dropped(request_):
     ledger, verdicts = setup(n=cards("a"), m=Inventory(1, ()), o=cards("a"))
     for turn in range(1000):
         ledger.put_node("o", InventoryError(f"garbled {turn}"))

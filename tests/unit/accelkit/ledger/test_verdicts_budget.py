@@ -50,7 +50,7 @@ def reason(verdict, name):
 
 
 @pytest.mark.parametrize("request_", [plain(*[70] * 19), plain(*range(60, 79))])
-def test_19_plain_containers_are_judged_on_300_different_nodes_in_many_turns(verdicts, request_):
+def test_request_of_19_containers_is_judged_on_300_nodes_within_budget(verdicts, request_):
     budget = Budget(20_000 + 16 * NODES)
     verdict, turns = judge(verdicts, request_, budget)
     assert not verdict.stale
@@ -59,7 +59,7 @@ def test_19_plain_containers_are_judged_on_300_different_nodes_in_many_turns(ver
     assert turns > 10
 
 
-def test_a_spent_budget_leaves_the_rest_too_complex_until_the_next_call_goes_on(verdicts):
+def test_nodes_beyond_budget_are_too_complex_until_next_call(verdicts):
     verdict, _ = judge(verdicts, ODD, Budget(20))
     assert len(verdict.fits) == 10
     assert {reason(verdict, name) for name in verdict.failing} == {TOO_COMPLEX}
@@ -68,14 +68,14 @@ def test_a_spent_budget_leaves_the_rest_too_complex_until_the_next_call_goes_on(
     assert (len(verdict.fits), verdict.failing, verdict.stale) == (NODES, {}, set())
 
 
-def test_only_nodes_that_are_asked_about_are_judged(verdicts):
+def test_only_requested_nodes_are_judged(verdicts):
     budget = Budget(100)
     verdict, _ = judge(verdicts, ODD, budget, ["n3", "stranger"])
     assert (verdict.fits, verdict.failing) == ({"n3"}, {})
     assert budget.steps == 98
 
 
-def test_a_verdict_of_before_does_not_stand_where_the_budget_did_not_suffice(ledger, verdicts):
+def test_former_verdict_of_changed_node_is_dropped_if_budget_is_spent(ledger, verdicts):
     assert "n3" in judge(verdicts, ODD, Budget(10_000))[0].fits
     ledger.reserve(P, "n3", plain(104), Policy.BINPACK)
     verdict, _ = judge(verdicts, ODD, Budget(0))
@@ -100,7 +100,7 @@ def test_nodes_that_change_between_turns_are_judged_again_at_the_next_call(ledge
     assert len(verdict.fits) == NODES - 2
 
 
-def test_two_callers_of_one_shape_share_the_work(verdicts):
+def test_concurrent_callers_of_one_shape_judge_each_node_once(verdicts):
     verdict = verdicts.judge(ODD, Policy.BINPACK)
     names, budgets = [f"n{node}" for node in range(NODES)], [Budget(10_000), Budget(10_000)]
     callers = [verdicts.judge_stale(verdicts.judge(ODD, Policy.BINPACK), names, budget) for budget in budgets]
@@ -110,12 +110,12 @@ def test_two_callers_of_one_shape_share_the_work(verdicts):
     assert sum(10_000 - budget.steps for budget in budgets) == 2 * NODES
 
 
-def test_simple_requests_are_judged_at_once(verdicts):
+def test_simple_requests_are_judged_without_search(verdicts):
     verdict = verdicts.judge(plain(3), Policy.BINPACK)
     assert (len(verdict.fits), verdict.stale) == (NODES, set())
 
 
-def test_a_puzzle_on_a_full_node_is_no_reason_to_evict_anybody(ledger, verdicts):
+def test_too_complex_request_on_full_node_is_unresolvable(ledger, verdicts):
     verdict, _ = judge(verdicts, plain(*[1] * 129), Budget(1000))
     assert set(map(verdict.reasons.__getitem__, verdict.failing.values())) == {TOO_COMPLEX}
     assert not verdict.stale

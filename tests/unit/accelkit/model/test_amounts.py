@@ -6,21 +6,21 @@ from accelkit.model.amounts import add_amounts, build_amounts, find_lack, take_o
 AMOUNTS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 9)).map(build_amounts)
 
 
-def test_amounts_that_say_the_same_are_equal():
+def test_amounts_with_same_content_are_equal():
     assert build_amounts({"b": 2, "a": 1}) == build_amounts({"a": 1, "b": 2}) == (("a", 1), ("b", 2))
 
 
 @given(AMOUNTS, AMOUNTS)
-def test_what_is_added_can_be_taken_away(one, other):
+def test_adding_and_subtracting_same_amounts_restores_original(one, other):
     assert add_amounts(add_amounts(one, other), other, -1) == one
     assert add_amounts(one, ()) == one
 
 
-def test_what_is_left_may_be_negative_and_names_all_that_a_card_has():
+def test_take_off_keeps_resources_of_card_and_may_be_negative():
     assert take_off((("a", 4), ("b", 1)), (("a", 6), ("z", 1))) == (("a", -2), ("b", 1))
 
 
-def test_a_pool_gives_what_it_has():
+def test_take_up_to_returns_at_most_available_amounts():
     assert take_up_to((("a", 4), ("b", 1)), (("a", 3), ("b", 2), ("c", 1))) == (("a", 3), ("b", 1))
 
 

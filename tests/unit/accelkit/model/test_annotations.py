@@ -40,17 +40,17 @@ def inventory(**changes):
 
 
 @given(INVENTORIES)
-def test_an_inventory_reads_back_as_it_was_written(value):
+def test_decoded_inventory_equals_encoded_inventory(value):
     assert decode_inventory(encode_inventory(value)) == value
 
 
 @given(ASSIGNMENTS)
-def test_an_assignment_reads_back_as_it_was_written(value):
+def test_decoded_assignment_equals_encoded_assignment(value):
     assert decode_assignment(encode_assignment(value)) == value
 
 
 @pytest.mark.parametrize("version", [0, 2, -1])
-def test_an_inventory_of_another_version_is_unknown_even_where_its_fields_fit(version):
+def test_inventory_of_unsupported_version_is_refused(version):
     with pytest.raises(InventoryError, match="upgrade the extender") as raised:
         decode_inventory(inventory(version=version))
     assert str(version) in raised.value.message
@@ -76,13 +76,13 @@ def test_fields_of_a_later_release_are_skipped():
     ],
     ids=lambda text: text[:40],
 )
-def test_an_impossible_inventory_is_refused_with_a_sentence(text):
+def test_invalid_inventory_is_refused(text):
     with pytest.raises(InventoryError, match="inventory"):
         decode_inventory(text)
 
 
 @pytest.mark.parametrize("letter", ["m", "é"])
-def test_an_inventory_over_64_kib_is_refused_on_either_side(letter):
+def test_inventory_over_64_kib_is_refused_on_encoding_and_decoding(letter):
     model = letter * (MAX_INVENTORY_BYTES // len(letter.encode()))
     cards = (Card("a", "v", model, 1),)
     with pytest.raises(InventoryError, match="more than the limit"):
@@ -100,6 +100,6 @@ def test_an_inventory_over_64_kib_is_refused_on_either_side(letter):
     ],
     ids=lambda text: text[:60],
 )
-def test_an_impossible_assignment_is_refused_with_a_sentence(text):
+def test_invalid_assignment_is_refused(text):
     with pytest.raises(AssignmentError, match="assignment"):
         decode_assignment(text)

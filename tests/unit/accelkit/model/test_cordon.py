@@ -41,26 +41,26 @@ def out(**given):
         ({"annotation": "GPU-a.1"}, []),
     ],
 )
-def test_cards_are_named_by_id_or_number(given, expected):
+def test_cordon_selects_cards_by_id_or_number(given, expected):
     assert out(**given) == expected
 
 
-def test_what_is_not_cordoned_any_more_is_placeable_again():
+def test_removed_cordon_makes_card_placeable_again():
     cards = apply_cordon(CARDS, frozenset({"all"}))
     assert all(card.placeable for card in apply_cordon(cards, frozenset()))
 
 
-def test_a_card_is_also_named_by_the_drivers_number():
+def test_cordon_selects_card_by_number_of_driver():
     cards = apply_cordon([Card("a", "v", "m", 1, index=0, minor=3)], frozenset({"card3"}))
     assert [card.cordoned for card in cards] == [True]
     assert not apply_cordon(cards, frozenset({"card0"}))[0].cordoned
 
 
-def test_words_come_from_the_annotation_and_the_label():
+def test_cordon_is_read_from_annotation_and_label():
     assert CORDON_KEY == "accelkit.io/cordon"
     assert read_cordon(node()) == frozenset()
     assert read_cordon(node(annotation="a, b.c,", label="d.e,f")) == {"a", "b.c", "d", "e,f"}
 
 
-def test_cards_of_which_nothing_is_said_are_given_back_as_they_are():
+def test_empty_cordon_leaves_cards_unchanged():
     assert apply_cordon(CARDS, frozenset()) == tuple(CARDS)

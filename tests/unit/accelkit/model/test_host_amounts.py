@@ -30,16 +30,16 @@ def container(cpu=None, memory=None, restart_policy=None):
         (PodSpec([container("9223372036854775807"), container("1")]), (1000, 0)),
     ],
 )
-def test_requests_are_summed_as_kube_scheduler_does(spec, amounts):
+def test_container_requests_are_summed_like_kube_scheduler(spec, amounts):
     assert read_pod_amounts(spec) == amounts
 
 
-def test_what_was_summed_is_read_again():
+def test_written_pod_amounts_are_read_back():
     amounts = HostAmounts(1500, 2**30)
     assert read_pod_amounts(PodSpec(overhead=write_amounts(amounts))) == amounts
 
 
-def test_a_node_that_does_not_say_has_no_bound():
+def test_missing_or_invalid_node_amounts_are_unlimited():
     assert read_node_amounts({"cpu": "15890m", "memory": "64Gi", "pods": "110"}) == (15890, 64 * 2**30)
     assert read_node_amounts({"cpu": "4"}) == (4000, math.inf)
     assert read_node_amounts(None) == (math.inf, math.inf)

@@ -14,7 +14,7 @@ def pod(name, containers=1):
     return HeldPod("d", name, {f"c{number}": HeldDevices({"GPU-1": 1}) for number in range(containers)})
 
 
-def test_as_many_pods_as_a_node_can_have_find_room():
+def test_allocations_of_full_node_fit_size_limit():
     pods = tuple(
         HeldPod("tenant", f"p{n}", {f"{c:03d}{'c' * 60}": HeldDevices({"GPU-" + "0" * 36: 1}) for c in range(128)})
         for n in range(80)
@@ -28,7 +28,7 @@ def test_as_many_pods_as_a_node_can_have_find_room():
 
 
 @pytest.mark.parametrize("most_bytes", range(150, 600, 7))
-def test_the_longest_pods_are_left_out_and_what_is_left_keeps_its_order(most_bytes):
+def test_longest_pods_are_left_out_and_order_is_kept(most_bytes):
     everything = Allocations("n", (pod("a", 9), pod("b"), pod("c", 2), pod("d")))
     fitting = fit_allocations(everything, most_bytes)
     assert len(encode_allocations(fitting)) <= most_bytes
@@ -38,7 +38,7 @@ def test_the_longest_pods_are_left_out_and_what_is_left_keeps_its_order(most_byt
     assert fitting.left_out == 4 - len(names)
 
 
-def test_nothing_is_left_out_where_there_is_room():
+def test_no_pod_is_left_out_below_size_limit():
     everything = Allocations("n", (pod("a", 9), pod("b")))
     assert fit_allocations(everything) is everything
     assert fit_allocations(everything, len(encode_allocations(everything))) is everything

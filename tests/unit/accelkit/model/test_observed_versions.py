@@ -25,28 +25,28 @@ def test_an_older_version_is_refused(versions, before, after, taken):
 
 
 @pytest.mark.parametrize("odd", ["", "x", "-1", "1.5", "٣", " 7", "1_0"])
-def test_a_version_that_is_no_integer_is_not_compared(versions, odd):
+def test_version_that_is_not_an_integer_is_not_compared(versions, odd):
     assert versions.take(metadata("5"))
     assert versions.take(metadata(odd))
     assert versions.take(metadata("4"))
 
 
 @pytest.mark.parametrize("version", ["3", "9", "x"])
-def test_a_deleted_object_does_not_come_back(versions, version):
+def test_deleted_object_is_not_accepted_again(versions, version):
     versions.take(metadata("5"))
     versions.end(metadata("6"))
     assert not versions.take(metadata(version))
     assert not versions.uids
 
 
-def test_so_many_deleted_objects_are_remembered(versions, monkeypatch):
+def test_number_of_remembered_deletions_is_bounded(versions, monkeypatch):
     monkeypatch.setattr(module, "_MAX_DELETED", 2)
     for uid in "abc":
         versions.end(metadata("6", uid))
     assert [versions.take(metadata("5", uid)) for uid in "abc"] == [True, False, False]
 
 
-def test_what_a_list_lacks_is_missing_unless_it_is_newer(versions):
+def test_objects_missing_from_list_are_discarded_unless_newer(versions):
     for uid, version in (("listed", "1"), ("old", "7"), ("same", "8"), ("new", "9")):
         versions.take(metadata(version, uid))
     assert sorted(versions.discard_missing({"listed"}, "8")) == ["old", "same"]
@@ -54,13 +54,13 @@ def test_what_a_list_lacks_is_missing_unless_it_is_newer(versions):
 
 
 @pytest.mark.parametrize(("known", "listed"), [("x", "8"), ("7", ""), ("7", "x")])
-def test_where_versions_cannot_be_compared_the_caller_says_what_a_list_counts(versions, known, listed):
+def test_objects_with_incomparable_versions_are_discarded_only_if_unsure(versions, known, listed):
     versions.take(metadata(known))
     assert versions.discard_missing((), listed) == []
     assert versions.discard_missing((), listed, unsure=True) == ["u"]
 
 
-def test_a_list_that_was_made_after_a_deletion_counts_more_than_it(versions):
+def test_list_newer_than_deletion_clears_remembered_deletion(versions):
     versions.end(metadata("6"))
     versions.discard_missing((), "5")
     assert not versions.take(metadata("4"))
@@ -68,7 +68,7 @@ def test_a_list_that_was_made_after_a_deletion_counts_more_than_it(versions):
     assert versions.take(metadata("4"))
 
 
-def test_differences_are_newer_versions_new_objects_and_objects_that_the_list_lacks(versions):
+def test_list_differences_returns_changed_new_and_missing_objects(versions):
     for uid in ("same", "changed", "deleted", "read later", "ended"):
         versions.take(metadata("5", uid))
     versions.take(metadata("30", "read later"))
@@ -78,7 +78,7 @@ def test_differences_are_newer_versions_new_objects_and_objects_that_the_list_la
 
 
 @pytest.mark.parametrize("odd", ["", "x"])
-def test_versions_that_are_not_integers_are_no_differences(versions, odd):
+def test_list_differences_ignores_versions_that_are_not_integers(versions, odd):
     versions.take(metadata("5", "listed"))
     versions.take(metadata(odd, "odd"))
     versions.take(metadata("5", "missing"))

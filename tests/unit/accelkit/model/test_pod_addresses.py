@@ -21,5 +21,5 @@ def addresses(*pairs):
         ([("InternalIP", "192.0.2.1\n")], ""),
     ],
 )
-def test_what_is_no_address_is_none(given, found):
+def test_find_address_skips_invalid_addresses(given, found):
     assert find_address(addresses(*given)) == found

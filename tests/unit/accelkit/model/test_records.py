@@ -25,24 +25,24 @@ def node(record=None, labels=None):
     return Node(ObjectMeta("n", labels=labels, annotations=None if record is None else {"accelkit.io/labels": record}))
 
 
-def test_the_record_of_labels_is_read_with_their_values():
+def test_label_record_is_read_with_values():
     assert LABELS_ANNOTATION == "accelkit.io/labels"
     assert read_label_record(node('{"a": "1", "b": ""}')) == {"a": "1", "b": ""}
 
 
 @pytest.mark.parametrize("record", [None, "", "{}", "nonsense", "[]", '{"a": 1}', '{"a":' + "[" * 90_000])
-def test_a_record_that_cannot_be_read_names_no_label(record):
+def test_unreadable_label_record_contains_no_labels(record):
     assert read_label_record(node(record)) == {}
     assert find_owned_labels(node(record, {"a": "1"})) == {}
 
 
-def test_labels_are_ours_as_long_as_they_are_as_we_wrote_them():
+def test_only_labels_with_recorded_values_are_owned():
     record = '{"a": "1", "b": "2", "c": "3"}'
     assert find_owned_labels(node(record, {"a": "1", "b": "other", "d": "4"})) == {"a": "1"}
     assert find_owned_labels(node(record)) == {}
 
 
-def test_observed_allocations_lie_where_audits_look():
+def test_key_and_labels_of_allocations_config_map_are_stable():
     assert ALLOCATIONS_KEY == "allocations.json"
     assert ALLOCATIONS_LABELS == {
         "app.kubernetes.io/part-of": "accelkit",
@@ -50,13 +50,13 @@ def test_observed_allocations_lie_where_audits_look():
     }
 
 
-def test_observed_allocations_read_back_as_they_were_written():
+def test_decoded_allocations_equal_encoded_allocations():
     pods = (HeldPod("d", "p", {"c": HeldDevices({"a": 4}, ("b",)), "e": HeldDevices()}, "mps"),)
     found = Allocations("n", pods, (StrangeProcess("a", 7, "python", 16), StrangeProcess("a", 8, "x")))
     assert decode_allocations(encode_allocations(found)) == found
 
 
-def test_observed_allocations_leave_out_what_is_not_there():
+def test_encoded_allocations_omit_empty_fields():
     written = json.loads(encode_allocations(Allocations("n", (HeldPod("d", "p", {"c": HeldDevices()}),))))
     assert written == {
         "node": "n",
@@ -79,6 +79,6 @@ def test_observed_allocations_leave_out_what_is_not_there():
     ],
     ids=lambda text: text[:40],
 )
-def test_allocations_of_another_kind_are_refused(text, sentence):
+def test_unsupported_or_invalid_allocations_are_refused(text, sentence):
     with pytest.raises(AssignmentError, match=sentence):
         decode_allocations(text)

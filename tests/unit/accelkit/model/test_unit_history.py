@@ -32,12 +32,12 @@ FIRST, SECOND = FormerUnit(8, 1_767_225_600), FormerUnit(4, 1_767_225_660)
         ("0001-01-01T00:00:00+23:59", 8),
     ],
 )
-def test_the_earliest_unit_that_was_there_until_the_start_counts_and_else_the_present_one(started_at, unit_bytes):
+def test_find_unit_returns_earliest_unit_valid_at_start_or_present_unit(started_at, unit_bytes):
     assert find_unit(1, (FIRST, SECOND), started_at) == unit_bytes
     assert find_unit(1, (), started_at) == 1
 
 
-def test_a_history_is_published_with_the_unit():
+def test_former_units_are_encoded_with_inventory():
     inventory = Inventory(1, (Card("a", "v", "m", 16),), former_units=(FIRST, SECOND))
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
@@ -52,6 +52,6 @@ def test_a_history_is_published_with_the_unit():
         (FIRST,) * (MAX_FORMER_UNITS + 1),
     ],
 )
-def test_an_impossible_history_makes_an_inventory_unknown(history):
+def test_inventory_with_invalid_former_units_is_refused(history):
     with pytest.raises(InventoryError, match=r"invalid list of former units|former units, more than the limit of 8"):
         encode_inventory(Inventory(1, (), former_units=history))

@@ -25,7 +25,7 @@ NUMBERS = st.from_regex(r"[+-]?[0-9]{1,12}(\.[0-9]{1,12})?", fullmatch=True)
 
 @given(NUMBERS, st.sampled_from(sorted(SCALES)))
 @example("1.00000000000000000000000000001", "Gi")
-def test_a_quantity_is_what_exact_arithmetic_says_or_is_refused(number, suffix):
+def test_parse_quantity_returns_exact_amount_or_refuses(number, suffix):
     with localcontext(prec=200):
         exact = Decimal(number) * SCALES[suffix]
         whole = exact == exact.to_integral_value()
@@ -40,7 +40,7 @@ def test_a_quantity_is_what_exact_arithmetic_says_or_is_refused(number, suffix):
 @example("1ki")
 @example("1E")
 @example(".")
-def test_any_text_is_read_or_refused_with_a_sentence(text):
+def test_parse_quantity_returns_amount_or_error_with_text(text):
     try:
         read = parse_quantity(text)
     except QuantityError as error:
@@ -49,13 +49,13 @@ def test_any_text_is_read_or_refused_with_a_sentence(text):
 
 
 @pytest.mark.parametrize("text", ["", " 8", "8 ", "0x10", "1_000", "٣", "Gi", "1GiB", "1Gii", "1e1000", "NaN", "inf"])
-def test_what_kubernetes_would_not_read_is_no_quantity(text):
+def test_quantity_that_kubernetes_rejects_is_refused(text):
     with pytest.raises(QuantityError):
         parse_quantity(text)
 
 
 @given(st.integers(0, MAX_AMOUNT))
-def test_an_integer_in_range_is_its_own_amount(number):
+def test_integer_in_range_is_parsed_unchanged(number):
     assert parse_quantity(number) == parse_quantity(str(number)) == number
 
 
@@ -73,7 +73,7 @@ def test_an_integer_in_range_is_its_own_amount(number):
         ("1e-30", "not a whole number"),
     ],
 )
-def test_a_refused_quantity_says_why(value, sentence):
+def test_error_for_refused_quantity_contains_reason(value, sentence):
     with pytest.raises(QuantityError, match=sentence):
         parse_quantity(value)
 
@@ -91,12 +91,12 @@ def test_a_refused_quantity_says_why(value, sentence):
         ("7B", 7),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text, size):
+def test_parse_size_accepts_common_spellings(text, size):
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "0", "0GiB", "0.3B", "1 GiB more", "1..5G", "16EiB", "1e9"])
-def test_a_size_that_nothing_can_be_shared_by_is_refused(text):
+def test_invalid_zero_or_too_large_size_is_refused(text):
     with pytest.raises(QuantityError):
         parse_size(text)
 
@@ -104,7 +104,7 @@ def test_a_size_that_nothing_can_be_shared_by_is_refused(text):
 @given(
     st.integers(1, 2**50) | st.builds(lambda n, s: n * 2**s, st.integers(1, 9999), st.sampled_from([10, 20, 30, 40]))
 )
-def test_an_exact_text_reads_back_as_the_same_bytes(amount):
+def test_formatted_bytes_are_parsed_back_within_rounding(amount):
     text = format_bytes(amount)
     if "." not in text:
         assert parse_size(text) == amount
@@ -134,7 +134,7 @@ def test_an_exact_text_reads_back_as_the_same_bytes(amount):
         (1500 * 10**3, "1500 kB"),
     ],
 )
-def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
+def test_format_bytes_chooses_most_readable_unit(amount, text):
     assert format_bytes(amount) == text
 
 
@@ -158,7 +158,7 @@ def test_bytes_are_written_in_the_unit_that_reads_best(amount, text):
         (" 1Mi ", 2**20),
     ],
 )
-def test_a_unit_is_one_of_the_list_however_it_is_written(text, size):
+def test_parse_unit_accepts_any_spelling_of_supported_unit(text, size):
     assert parse_unit(text) == size
     assert format_unit(size) in UNITS
 
@@ -167,12 +167,12 @@ def test_a_unit_is_one_of_the_list_however_it_is_written(text, size):
     "text",
     ["", "x", "1B", "3GiB", "0.2", "0.2GiB", "0.1MiB", "102.4MiB", "1024", "0", "-1", "0.0001", "1e-3", ".", "1.2.3"],
 )
-def test_any_other_unit_is_refused_with_the_list(text):
+def test_unsupported_unit_is_refused_with_supported_units(text):
     with pytest.raises(QuantityError, match=r"not a unit of memory; choose one of 1GiB, 1GB, 512MiB.*0\.001GB"):
         parse_unit(text)
 
 
-def test_a_unit_off_the_list_is_named_as_an_amount():
+def test_format_unit_returns_bytes_for_unsupported_unit():
     assert format_unit(3) == "3 B"
 
 
@@ -184,13 +184,13 @@ def test_a_unit_off_the_list_is_named_as_an_amount():
         *(("e3", 10**3), ("E3", 10**3), ("e+3", 10**3), ("E18", 10**18), ("e018", 10**18)),
     ],
 )
-def test_every_suffix_of_kubernetes_has_its_scale(suffix, scale):
+def test_every_kubernetes_suffix_has_its_scale(suffix, scale):
     assert parse_quantity(f"3{suffix}") == 3 * scale
     assert parse_quantity(f"+3{suffix}") == 3 * scale
 
 
 @pytest.mark.parametrize(("suffix", "parts"), [("m", 10**3), ("u", 10**6), ("n", 10**9), ("e-3", 10**3)])
-def test_fractions_make_whole_amounts_of_large_numbers(suffix, parts):
+def test_quantity_with_fractional_suffix_must_be_a_whole_number(suffix, parts):
     assert parse_quantity(f"{7 * parts}{suffix}") == 7
     with pytest.raises(QuantityError, match="not a whole number"):
         parse_quantity(f"{7 * parts + 1}{suffix}")
@@ -199,16 +199,16 @@ def test_fractions_make_whole_amounts_of_large_numbers(suffix, parts):
 @pytest.mark.parametrize(
     ("text", "amount"), [("0", 0), (0, 0), ("-0", 0), (2**63 - 1, 2**63 - 1), ("9e18", 9 * 10**18)]
 )
-def test_amounts_reach_from_nothing_to_the_largest_of_64_bits(text, amount):
+def test_parse_quantity_accepts_zero_to_int64_maximum(text, amount):
     assert parse_quantity(text) == amount
 
 
 @pytest.mark.parametrize("suffix", ["k", "K", "kB", "KB", "M", "MB", "G", "GB", "T", "TB", "P", "PB", "E", "EB"])
-def test_a_size_without_an_i_is_decimal(suffix):
+def test_size_suffix_without_i_is_decimal(suffix):
     assert parse_size(f"2{suffix}") == 2 * 1000 ** (1 + "kMGTPE".index(suffix[0].replace("K", "k")))
 
 
-def test_units_are_known_by_these_names():
+def test_supported_unit_names_are_stable():
     assert list(UNITS) == [
         *("1GiB", "1GB", "512MiB", "256MiB", "128MiB", "0.1GiB", "0.1GB", "64MiB", "32MiB", "16MiB", "0.01GiB"),
         *("0.01GB", "8MiB", "4MiB", "2MiB", "0.001GiB", "1MiB", "0.001GB"),
@@ -217,7 +217,7 @@ def test_units_are_known_by_these_names():
 
 
 @pytest.mark.parametrize(("unit", "times"), [("1", 1), ("0.1", 10), ("0.01", 100), ("0.001", 1000)])
-def test_a_card_has_as_many_gcushare_units_as_its_manual_says(unit, times):
+def test_card_has_number_of_gcushare_units_stated_in_manual(unit, times):
     assert all(size * 2**30 // parse_unit(unit) == size * times for size in range(1, 1025))
 
 

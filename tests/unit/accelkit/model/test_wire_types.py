@@ -19,12 +19,12 @@ from accelkit.model.units import MAX_AMOUNT, WHOLE_COMPUTE
 PLAIN = {"id": "a", "vendor": "v", "model": "m", "memory_bytes": 16}
 
 
-def test_annotations_have_the_names_that_are_on_clusters():
+def test_annotation_keys_are_stable():
     assert (INVENTORY_ANNOTATION, FREED_AT_ANNOTATION) == ("accelkit.io/inventory", "accelkit.io/freed-at")
     assert (ASSIGNMENT_ANNOTATION, MOVING) == ("accelkit.io/assignment", "(moving)")
 
 
-def test_words_on_the_wire_are_these():
+def test_wire_values_of_enums_are_stable():
     assert [each.value for each in Health] == ["healthy", "unhealthy", "unknown"]
     assert [each.value for each in Kind] == ["init", "sidecar", "app"]
     assert {each.name: each.value for each in Nearness} == {
@@ -40,7 +40,7 @@ def test_words_on_the_wire_are_these():
     }
 
 
-def test_every_fabric_brings_cards_near():
+def test_fabrics_map_to_expected_nearness():
     direct, switched = Nearness.FABRIC_DIRECT, Nearness.FABRIC_SWITCHED
     assert dict(FABRICS) == {
         "NVLink": direct,
@@ -51,7 +51,7 @@ def test_every_fabric_brings_cards_near():
     }
 
 
-def test_what_a_card_does_not_say_is_unknown_or_empty():
+def test_omitted_card_fields_have_defaults():
     card = Card(
         id="a",
         vendor="v",
@@ -86,21 +86,21 @@ def test_what_a_card_does_not_say_is_unknown_or_empty():
         (Health.UNHEALTHY, True, False),
     ],
 )
-def test_a_card_takes_new_shares_unless_it_is_unhealthy_or_cordoned(health, cordoned, placeable):
+def test_card_is_placeable_unless_unhealthy_or_cordoned(health, cordoned, placeable):
     assert Card("a", "v", "m", 1, health=health, cordoned=cordoned).placeable is placeable
 
 
 @pytest.mark.parametrize(("index", "minor", "number"), [(1, 2, 2), (1, None, 1), (1, 0, 0), (None, None, None)])
-def test_the_drivers_number_comes_before_the_nodes(index, minor, number):
+def test_card_number_is_driver_minor_or_else_index(index, minor, number):
     assert Card("a", "v", "m", 1, index=index, minor=minor).number == number
 
 
 @pytest.mark.parametrize(("memory", "reserved", "capacity"), [(16, 20, 0), (16, 15, 1), (16, 0, 16), (None, 0, 0)])
-def test_what_can_be_shared_is_what_is_not_reserved(memory, reserved, capacity):
+def test_capacity_excludes_reserved_memory(memory, reserved, capacity):
     assert Card("a", "v", "m", memory, reserved).capacity_bytes == capacity
 
 
-def test_an_inventory_is_written_with_its_version_and_without_what_cards_do_not_say():
+def test_encoded_inventory_has_version_and_omits_default_card_fields():
     text = encode_inventory(Inventory(2**30, (Card("a", "v", "m", 16, links=(Link("b", "NVLink"),)),)))
     assert json.loads(text) == {
         "unit_bytes": 2**30,
@@ -116,7 +116,7 @@ def test_an_inventory_is_written_with_its_version_and_without_what_cards_do_not_
     }
 
 
-def test_an_inventory_may_say_no_more_than_unit_and_cards():
+def test_inventory_with_only_unit_and_cards_is_decoded():
     found = decode_inventory('{"version": 1, "unit_bytes": 8, "cards": []}')
     assert found == Inventory(8, (), version=1, next_unit_bytes=0, problem="", topology=())
     assert found.configured_unit_bytes == 8
@@ -124,14 +124,14 @@ def test_an_inventory_may_say_no_more_than_unit_and_cards():
 
 
 @pytest.mark.parametrize("amount", [1, MAX_AMOUNT])
-def test_the_units_of_an_inventory_may_be_as_large_as_amounts_are(amount):
+def test_inventory_units_up_to_largest_amount_are_accepted(amount):
     inventory = Inventory(amount, (), next_unit_bytes=amount)
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
 
 @pytest.mark.parametrize("amount", [-1, MAX_AMOUNT + 1])
 @pytest.mark.parametrize("field", ["unit_bytes", "next_unit_bytes", "reserved_bytes", "memory_bytes"])
-def test_amounts_of_an_inventory_that_cannot_be_are_refused_on_either_side(field, amount):
+def test_inventory_amounts_out_of_range_are_refused(field, amount):
     changes = {field: amount}
     card = Card("a", "v", "m", **{"memory_bytes": 1, **(changes if field in Card.__struct_fields__ else {})})
     inventory = Inventory(**{"unit_bytes": 1, "cards": (card,), **({} if hasattr(card, field) else changes)})
@@ -140,12 +140,12 @@ def test_amounts_of_an_inventory_that_cannot_be_are_refused_on_either_side(field
 
 
 @pytest.mark.parametrize("amount", [0, MAX_AMOUNT, None])
-def test_a_card_may_have_any_amount_of_memory_or_an_unknown_one(amount):
+def test_zero_largest_and_unknown_card_memory_are_accepted(amount):
     inventory = Inventory(1, (Card("a", "v", "m", amount, amount or 0),))
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
 
-def test_a_card_id_leaves_the_kubelet_room_for_device_numbers():
+def test_invalid_or_too_long_card_id_is_refused():
     assert MAX_CARD_ID == 48
     longest = Inventory(1, (Card("x" * 48, "v", "m", 1),))
     assert decode_inventory(encode_inventory(longest)) == longest
@@ -164,27 +164,27 @@ LONG = "\N{GRINNING FACE}" * 15_000
         Inventory(1, (), uncounted=(Share(LONG, -1),)),
     ],
 )
-def test_what_a_bad_inventory_says_is_not_repeated_at_length(inventory):
+def test_error_for_invalid_inventory_is_short(inventory):
     with pytest.raises(InventoryError) as caught:
         decode_inventory(msgspec.json.encode(inventory).decode())
     assert len(caught.value.message) < 300
 
 
-def test_an_inventory_takes_64_kib_and_no_byte_more():
+def test_inventory_is_limited_to_64_kib():
     text = '{"version": 1, "unit_bytes": 1, "cards": []}'
     assert decode_inventory(text.ljust(65536)).cards == ()
     with pytest.raises(InventoryError, match="inventory has 65537 bytes, more than the limit of 65536"):
         decode_inventory(text.ljust(65537))
 
 
-def test_a_card_named_twice_is_refused_and_two_cards_are_not():
+def test_duplicate_card_is_refused():
     cards = tuple(Card(name, "v", "m", 1) for name in "abc")
     assert decode_inventory(encode_inventory(Inventory(1, cards))).cards == cards
     with pytest.raises(InventoryError, match="contains card b twice"):
         encode_inventory(Inventory(1, (*cards, cards[1])))
 
 
-def test_an_assignment_is_written_with_its_version_and_without_what_is_nothing():
+def test_encoded_assignment_has_version_and_omits_default_fields():
     shares = (Share("a", 4), Share("b", 16, 1000, whole=True))
     assert json.loads(encode_assignment(Assignment({"c": shares}, broken=("sentence",)))) == {
         "containers": {
@@ -200,18 +200,18 @@ def test_an_assignment_is_written_with_its_version_and_without_what_is_nothing()
 
 
 @pytest.mark.parametrize(("memory", "compute"), [(0, 0), (MAX_AMOUNT, WHOLE_COMPUTE)])
-def test_a_share_reaches_from_nothing_to_all_there_can_be(memory, compute):
+def test_smallest_and_largest_share_are_accepted(memory, compute):
     assignment = Assignment({"c": (Share("a", memory, compute),)})
     assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
 @pytest.mark.parametrize(("memory", "compute"), [(-1, 0), (MAX_AMOUNT + 1, 0), (0, -1), (0, 1001)])
-def test_a_share_of_more_or_less_is_refused_with_its_container(memory, compute):
+def test_share_out_of_range_is_refused_with_its_container(memory, compute):
     with pytest.raises(AssignmentError, match="assignment of container c has invalid amounts"):
         decode_assignment(encode_assignment(Assignment({"c": (Share("a", memory, compute),)})))
 
 
-def test_a_container_that_asks_for_cards_asks_for_no_more_than_it_says():
+def test_container_request_has_defaults():
     request = ContainerRequest("c", Kind.APP, 1)
     assert request == ContainerRequest(
         container="c",
@@ -231,7 +231,7 @@ def test_a_container_that_asks_for_cards_asks_for_no_more_than_it_says():
     assert PodRequest((request,)).order == [("c", Kind.APP)]
 
 
-def test_objects_that_say_nothing_have_empty_fields():
+def test_decoded_objects_without_fields_have_defaults():
     for kind in (Pod, Node, ConfigMap):
         found = msgspec.convert({"metadata": {}}, kind)
         assert found.metadata == ObjectMeta(name="", namespace="", uid="", resource_version="", labels=None)
@@ -242,7 +242,7 @@ def test_objects_that_say_nothing_have_empty_fields():
 
 
 @pytest.mark.parametrize("kind", [Pod, Node])
-def test_an_annotation_is_found_or_absent(kind):
+def test_find_annotation_returns_value_or_none(kind):
     assert kind(ObjectMeta()).find_annotation("a") is None
     assert kind(ObjectMeta(annotations={"a": "1"})).find_annotation("a") == "1"
     assert kind(ObjectMeta(annotations={"a": "1"})).find_annotation("b") is None
@@ -251,15 +251,15 @@ def test_an_annotation_is_found_or_absent(kind):
 @pytest.mark.parametrize(
     ("phase", "terminal"), [("Succeeded", True), ("Failed", True), ("Running", False), ("Pending", False), ("", False)]
 )
-def test_a_pod_whose_containers_have_ended_is_terminal(phase, terminal):
+def test_succeeded_or_failed_pod_is_terminal(phase, terminal):
     assert msgspec.convert({"metadata": {}, "status": {"phase": phase}}, Pod).terminal is terminal
 
 
-def test_a_pod_is_written_as_people_name_it():
+def test_pod_reference_is_formatted_as_namespace_and_name():
     assert str(PodRef("d", "p", "u")) == "d/p"
 
 
-def test_assignments_are_the_same_whatever_is_moving_and_in_any_order():
+def test_is_equal_ignores_moving_shares_and_order():
     one = Assignment({"c": (Share("a", 1), Share("b", 1)), MOVING: (Share("c", 1),)})
     assert is_equal(one, Assignment({"c": (Share("b", 1), Share("a", 1)), "d": ()}))
     assert is_equal(Assignment({"c": (Share("a", 1, whole=True),)}), Assignment({"c": (Share("a", 2, whole=True),)}))

@@ -145,7 +145,7 @@ async def test_nothing_is_advertised_before_the_node_was_read(node):
     assert not agent.started
 
 
-async def test_a_coarser_unit_waits_and_is_published_as_the_next_unit(node):
+async def test_coarser_unit_waits_for_pods_and_is_published_as_next_unit(node):
     node.publish(Inventory(1, (Card("a", "v", "m", 16),)))
     node.pods = [pod(1)]
     agent = node.agent(4)
@@ -158,7 +158,7 @@ async def test_a_coarser_unit_waits_and_is_published_as_the_next_unit(node):
     assert (node.published.unit_bytes, node.published.next_unit_bytes) == (4, 0)
 
 
-async def test_a_finer_unit_waits_for_a_binding_that_the_watch_has_not_delivered(node):
+async def test_finer_unit_waits_for_undelivered_binding(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
     node.after_refresh = [pod(4, admitted=False)]
     agent = node.agent(1)
@@ -169,7 +169,7 @@ async def test_a_finer_unit_waits_for_a_binding_that_the_watch_has_not_delivered
     assert node.advertised[-1] == (["a"], 1)
 
 
-async def test_the_unit_stays_while_the_kubelet_does_not_answer(node, monkeypatch):
+async def test_unit_is_kept_while_kubelet_does_not_answer(node, monkeypatch):
     async def away(_root):
         raise DevicePluginError("no answer")
 
@@ -188,7 +188,7 @@ async def test_too_many_devices_are_not_advertised_and_the_reason_is_published(n
     assert "choose at least " in node.published.problem
 
 
-async def test_a_node_with_a_unit_keeps_it_if_there_are_too_many_devices(node):
+async def test_node_keeps_its_unit_if_new_unit_has_too_many_devices(node):
     node.publish(Inventory(10**6, (Card("a", "v", "m", 10**9),)))
     agent = node.agent(1)
     assert not await agent.update([found("a", 10**9)])
@@ -204,14 +204,14 @@ async def test_topology_and_libraries_are_published_with_the_cards(node, memory)
     assert (published.topology, published.library_problems, published.cdi) == (("X",), ("it is silent",), ("v/c",))
 
 
-async def test_the_advertised_cards_have_their_connections(node):
+async def test_advertised_cards_have_their_connections(node):
     agent = node.agent(4)
     await agent.update([found("a", 16), found("b", 16)], topology=("XS", "SX"))
     for cards in (agent.list_node_cards(), node.learnt[-1]):
         assert cards.links.names[0][1] == "PCI switch"
 
 
-async def test_uncounted_amounts_are_published_and_stay_until_the_kubelet_has_answered(node):
+async def test_uncounted_amounts_are_published_until_kubelet_answers(node):
     held = (Share("a", 2),)
     await node.agent(4).update([found("a", 16)], uncounted=held)
     assert node.published.uncounted == held
@@ -253,11 +253,11 @@ UNITS = {
 
 
 @pytest.mark.parametrize(("unit", "present", "pods", "holders", "chosen"), UNITS.values(), ids=UNITS)
-def test_a_unit_changes_if_no_pod_would_be_read_in_a_wrong_unit(unit, present, pods, holders, chosen):
+def test_unit_changes_only_if_no_pod_is_read_in_wrong_unit(unit, present, pods, holders, chosen):
     assert choose_unit(unit, present, pods, holders) == chosen
 
 
-async def test_the_former_unit_is_published_with_the_second_of_the_change(node):
+async def test_former_unit_is_published_with_time_of_change(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
     node.pods = [pod(4)]
     assert await node.agent(1).update([found("a", 16)])
@@ -265,7 +265,7 @@ async def test_the_former_unit_is_published_with_the_second_of_the_change(node):
     assert (node.learnt[-1].unit_bytes, node.learnt[-1].former_units) == (1, (FormerUnit(4, NOW),))
 
 
-async def test_a_unit_without_pods_is_removed_from_the_history(node):
+async def test_former_unit_without_pods_is_removed_from_history(node):
     history = (FormerUnit(4, NOW - 20), FormerUnit(2, NOW - 10), FormerUnit(8, NOW + 10))
     node.publish(Inventory(1, (Card("a", "v", "m", 16),), former_units=history))
     node.pods = [SharingPod("d", "p", 2, "2025-12-31T23:59:45Z")]
@@ -277,7 +277,7 @@ async def test_a_unit_without_pods_is_removed_from_the_history(node):
     assert node.published.former_units == ()
 
 
-async def test_the_history_stays_in_order_after_the_clock_was_set_back(node):
+async def test_former_units_are_ordered_after_clock_was_set_back(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),), former_units=(FormerUnit(8, NOW + 60),)))
     node.pods = [SharingPod("d", "p", 8, STARTED)]
     assert await node.agent(1).update([found("a", 16)])
@@ -285,7 +285,7 @@ async def test_the_history_stays_in_order_after_the_clock_was_set_back(node):
 
 
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
-async def test_pods_are_read_in_their_unit_with_any_clock_of_their_node(node, ahead):
+async def test_pods_are_read_in_their_unit_with_any_node_clock(node, ahead):
     """The kubelet writes starts by the clock of the node, which is also the clock of the agent."""
     node.now += ahead
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
@@ -300,13 +300,13 @@ async def test_pods_are_read_in_their_unit_with_any_clock_of_their_node(node, ah
     assert units == [4, 4, 1, 1]
 
 
-async def test_a_node_of_another_release_has_its_unit_as_history(node):
+async def test_node_without_inventory_publishes_configured_former_unit(node):
     node.pods = [SharingPod("d", "p", 2, "2025-12-31T23:59:00Z")]
     assert await node.agent(4, former=2).update([found("a", 16)])
     assert (node.published.unit_bytes, node.published.former_units) == (4, (FormerUnit(2, NOW),))
 
 
-async def test_a_node_with_an_inventory_keeps_its_history(node):
+async def test_node_with_inventory_ignores_configured_former_unit(node):
     node.publish(Inventory(4, (Card("a", "v", "m", 16),)))
     node.pods = [pod(4)]
     assert await node.agent(4, former=2).update([found("a", 16)])
@@ -316,7 +316,7 @@ async def test_a_node_with_an_inventory_keeps_its_history(node):
     assert node.published.former_units == ()
 
 
-async def test_the_unit_stays_while_pods_hold_devices_in_the_largest_number_of_units(node):
+async def test_unit_is_kept_if_former_units_in_use_reach_limit(node):
     history = tuple(FormerUnit(2, NOW + number) for number in range(MAX_FORMER_UNITS))
     node.publish(Inventory(4, (Card("a", "v", "m", 16),), former_units=history))
     node.pods = [SharingPod("d", f"p{n}", 4, f"2026-01-01T00:00:0{n}Z") for n in range(MAX_FORMER_UNITS)]

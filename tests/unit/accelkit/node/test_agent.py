@@ -24,7 +24,7 @@ class Loop:
             raise
 
 
-async def test_a_signal_to_stop_ends_all_loops_without_an_error():
+async def test_stop_signal_ends_all_loops_without_error():
     loops, stop = [Loop(), Loop()], asyncio.Event()
 
     async def stopping():
@@ -38,7 +38,7 @@ async def test_a_signal_to_stop_ends_all_loops_without_an_error():
     assert [each.cancelled for each in loops] == [True, True]
 
 
-async def test_the_error_of_one_loop_stops_the_others_and_is_raised():
+async def test_error_of_one_loop_stops_other_loops_and_is_raised():
     other = Loop()
 
     async def failing():
@@ -52,7 +52,7 @@ async def test_the_error_of_one_loop_stops_the_others_and_is_raised():
 
 
 @pytest.mark.parametrize("folder", ["/dev/shm", "/dev/shm/"])
-def test_the_hosts_shared_memory_is_refused(folder):
+def test_host_shared_memory_is_refused_as_mps_shared_memory(folder):
     done = CliRunner().invoke(main, ["node-agent", "--node-name", "n", "--mps-shared-memory", folder])
     assert done.exit_code == 1
     assert "cannot mount the host's /dev/shm into pods" in done.output

@@ -65,14 +65,14 @@ def test_a_card_that_discovery_reports_as_unhealthy_is_unhealthy(states, monitor
     assert describe(states.update([bad], frozenset())) == [("a", "unhealthy", "listed so")]
 
 
-def test_a_missing_card_stays_with_its_number_until_it_is_found_again(states):
+def test_missing_card_keeps_its_number_until_found_again(states):
     states.update([found("a", 0), found("b", 1)], frozenset())
     assert describe(states.update([found("b", 0)], frozenset()))[-1] == ("b", "healthy", "")
     assert ("a", "unhealthy", GONE_FROM_NODE) in describe(states.update([found("b", 1)], frozenset()))
     assert ("a", "healthy", "") in describe(states.update([found("a", 0), found("b", 1)], frozenset()))
 
 
-def test_a_card_missing_before_the_agent_started_stays_if_containers_hold_it(states):
+def test_card_missing_at_agent_start_is_listed_only_if_held(states):
     published = [Card("a", "simulated", "m", 16), Card("b", "simulated", "m", 16), Card("c", "foreign", "m", 16)]
     states.remember(published, PROFILES, {"b", "c"})
     assert describe(states.update([found("a", 0)], frozenset())) == [
@@ -86,7 +86,7 @@ def test_a_cordoned_card_keeps_its_health(states):
     assert (card.card.health, card.card.cordoned, card.card.placeable) == (Health.HEALTHY, True, False)
 
 
-def test_a_card_that_lost_its_id_with_its_driver_is_not_a_new_card(states):
+def test_card_without_driver_at_known_address_is_not_a_new_card(states):
     states.update([found("GPU-1", 0, bdf="0000:19:00.0")], frozenset())
     assert describe(states.update([found("place", 0, bdf="0000:19:00.0")], frozenset())) == [
         ("GPU-1", "unhealthy", GONE_FROM_NODE)

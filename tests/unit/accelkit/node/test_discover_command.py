@@ -47,7 +47,7 @@ def test_a_root_that_is_not_a_directory_is_refused(tmp_path):
     assert "is not a folder; set ACCELKIT_HOST_ROOT" in done.stderr
 
 
-def test_network_cards_are_listed_with_the_requirements_of_peer_access(tmp_path):
+def test_nics_are_listed_with_requirements_of_peer_access(tmp_path):
     host = FakeHost(tmp_path).add("nvidia", 1, "T4")
     nic = host.find_device_folder(host.cards[0].bdf).parents[1] / "0000:1e:00.0"
     host._write_pci_device(nic, "15b3", "1021", "020700", 0)

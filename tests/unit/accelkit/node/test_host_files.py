@@ -49,7 +49,7 @@ def list_copies(target):
     return {str(file.relative_to(target)) for file in target.rglob("*") if file.is_file()} - {"etc/.copied"}
 
 
-def test_all_that_discovery_reads_is_copied():
+def test_all_files_that_discovery_reads_are_listed():
     assert list_host_files() == (
         "etc/accelkit/cards.yaml",
         "etc/accelkit/simulated-cards.json",
@@ -60,7 +60,7 @@ def test_all_that_discovery_reads_is_copied():
     )
 
 
-def test_discovery_finds_the_same_in_the_copies_without_secrets(host, target, copy):
+def test_discovery_from_copies_matches_host_and_secrets_are_not_copied(host, target, copy):
     host.write("etc/accelkit/cards.yaml", 'cards: {"1e36:c035": {memory: 20GiB}}')
     host.write("etc/topscloud/topscloud.json", json.dumps({"mainDevice": ["/dev/acme"]}))
     copy()
@@ -91,7 +91,7 @@ def test_a_change_or_removal_of_a_file_is_copied(host, target, copy):
 
 
 @pytest.mark.parametrize("link", ["../shadow", "/etc/shadow", "../../etc/accelkit/../shadow"])
-def test_a_link_within_etc_is_followed_as_the_host_does(host, target, copy, link):
+def test_link_within_etc_is_resolved_in_host_root(host, target, copy, link):
     host.write("etc/accelkit/x", "")
     (host.root / "etc/accelkit/cards.yaml").symlink_to(link)
     copy()
@@ -110,7 +110,7 @@ def test_a_link_within_etc_is_followed_as_the_host_does(host, target, copy, link
     ],
     ids=["absolute link", "relative link", "circle", "pipe", "folder", "large"],
 )
-def test_a_file_that_must_not_be_copied_is_logged_once_and_blocks_no_other_file(host, copy, caplog, make, problem):
+def test_forbidden_file_is_logged_once_and_remaining_files_are_copied(host, copy, caplog, make, problem):
     target = host.root.parent / "copies"
     host.write("root/id", "secret")
     host.write("etc/accelkit/cards.yaml", "before")
@@ -124,7 +124,7 @@ def test_a_file_that_must_not_be_copied_is_logged_once_and_blocks_no_other_file(
     assert [problem in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_os_release_may_be_a_link_out_of_etc(host, target, copy, caplog):
+def test_os_release_link_outside_etc_is_skipped_without_warning(host, target, copy, caplog):
     host.write("usr/lib/os-release", "ID=debian")
     (host.root / "etc/os-release").symlink_to("../usr/lib/os-release")
     copy()
@@ -132,7 +132,7 @@ def test_os_release_may_be_a_link_out_of_etc(host, target, copy, caplog):
     assert caplog.records == []
 
 
-def test_a_file_that_cannot_be_read_leaves_its_copy(host, target, copy, caplog, monkeypatch):
+def test_copy_is_kept_if_file_cannot_be_read(host, target, copy, caplog, monkeypatch):
     copy()
 
     def fail(*_):
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_leaves_its_copy(host, target, copy, caplog, 
     assert "cannot read /etc/machine-id: Input/output error" in caplog.text
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(host, tmp_path):
+def test_unwritable_target_folder_is_an_error(host, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot write"):
         copy_host_files(host.root, tmp_path / "file", ErrorReporter(log))
@@ -170,7 +170,7 @@ def test_a_file_that_only_root_can_read_is_logged_with_a_next_step(host, target,
     assert (target / "etc/accelkit/cards.yaml").read_text() == "one\n"
 
 
-def test_the_dmem_capacity_of_cards_is_copied_from_cgroups(host, target, tmp_path):
+def test_dmem_capacity_is_copied_from_cgroups(host, target, tmp_path):
     host.write("sys/fs/cgroup/dmem.capacity", "drm/0000:03:00.0/vram0 1024")
     (tmp_path / "pod/sys/fs").mkdir(parents=True)
     (tmp_path / "pod/etc").symlink_to(host.root / "etc")
@@ -190,12 +190,12 @@ async def test_the_agent_waits_for_the_first_copies(host, tmp_path):
     await asyncio.wait_for(waiting, 60)
 
 
-async def test_the_agent_starts_without_the_files_after_a_time_and_logs_it(tmp_path, caplog):
+async def test_agent_starts_without_files_after_timeout(tmp_path, caplog):
     await wait_for_host_files(tmp_path, seconds=0.01)
     assert "starting without files of the host's /etc" in caplog.text
 
 
-def test_the_command_copies_until_it_is_ended(host, target):
+def test_command_copies_files_until_sigterm(host, target):
     command = [sys.executable, "-m", "accelkit", "host-files", "--host-root", str(host.root), "--to", str(target)]
     with subprocess.Popen(command) as process:
         poll_until((target / "etc/.copied").exists)

@@ -10,7 +10,7 @@ SILENT = Library(NVML, LibraryState.SILENT, "/usr/lib64/libnvidia-ml.so.550.54.1
 NONE = Library("libefml.so", LibraryState.MISSING, reason="it is nowhere")
 
 
-def test_each_change_is_logged_once(caplog):
+def test_each_change_of_library_state_is_logged_once(caplog):
     caplog.set_level(logging.INFO)
     report = LibraryReport(Metrics())
     for found in (WORKS, WORKS, SILENT, SILENT):
@@ -22,7 +22,7 @@ def test_each_change_is_logged_once(caplog):
     ]
 
 
-def test_the_metric_has_only_the_present_libraries():
+def test_metric_has_only_present_library_states():
     metrics = Metrics()
     report = LibraryReport(metrics)
     report.update({"nvidia": (WORKS,)})
@@ -36,7 +36,7 @@ def test_the_metric_has_only_the_present_libraries():
     ]
 
 
-def test_problems_are_returned_each_time_and_cut_for_the_inventory():
+def test_problems_are_returned_each_time_and_truncated_for_inventory():
     report = LibraryReport(Metrics())
     talkative = Library("libx.so", LibraryState.BROKEN, reason="no " * 1000)
     found = {"nvidia": (SILENT, WORKS), "enflame": (NONE,), "x": (talkative,)}

@@ -44,7 +44,7 @@ def test_only_listed_resources_are_managed(watch, changes):
     [lambda watch: watch._replace([]), lambda watch: watch._follow("DELETED", record(MEMORY))],
     ids=["listed without it", "deleted"],
 )
-def test_missing_record_withdraws_all(watch, lose):
+def test_missing_record_withdraws_all_resources(watch, lose):
     watch._replace([record(MEMORY)])
     lose(watch)
     assert not watch.lists(MEMORY)
@@ -62,7 +62,7 @@ def test_missing_record_withdraws_all(watch, lose):
     ],
     ids=["no data", "no key", "not JSON", "newer", "not a list", "too long"],
 )
-def test_unreadable_record_keeps_the_former_one_and_is_logged_once(watch, changes, caplog, data):
+def test_unreadable_record_keeps_former_record_and_is_logged_once(watch, changes, caplog, data):
     watch._replace([record(MEMORY)])
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -73,11 +73,11 @@ def test_unreadable_record_keeps_the_former_one_and_is_logged_once(watch, change
     assert "the offered resources do not change" in caplog.text
 
 
-def test_unreadable_record_at_the_start_manages_nothing(watch):
+def test_unreadable_record_at_start_manages_no_resource(watch):
     watch._replace([ConfigMap(ObjectMeta("record"), NEWER)])
     assert not watch.lists(MEMORY)
 
 
-def test_one_config_map_is_watched_by_its_name(watch):
+def test_watch_selects_one_config_map_by_name(watch):
     # RBAC grants list and watch of a named object only to requests with this selector.
     assert watch.reflector._query == {"fieldSelector": "metadata.name=record"}

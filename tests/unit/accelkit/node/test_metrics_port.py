@@ -13,7 +13,7 @@ async def ask(port, path):
         return answer.status, answer.headers["Content-Type"], await answer.text()
 
 
-async def test_metrics_are_served_until_the_agent_ends_and_nothing_else_is():
+async def test_only_metrics_path_is_served_until_agent_stops():
     metrics, stop, port = Metrics(), asyncio.Event(), free_port()
     metrics.serve(port, stop)
     metrics.build_allocation_counter("accelkit.io/memory")("granted")
@@ -28,7 +28,7 @@ async def test_metrics_are_served_until_the_agent_ends_and_nothing_else_is():
         await ask(port, "/metrics")
 
 
-async def test_port_0_serves_nothing_and_a_taken_port_is_an_error_with_a_next_step():
+async def test_port_0_disables_metrics_and_port_in_use_is_an_error():
     stop, port = asyncio.Event(), free_port()
     Metrics().serve(0, stop)
     first = Metrics()

@@ -13,7 +13,7 @@ from accelkit.node import command
         (("--memory-factor", "1.5"), None, 1.5),
     ],
 )
-def test_former_unit_and_factor_reach_the_agent(monkeypatch, tmp_path, given, unit_bytes, factor):
+def test_former_unit_and_memory_factor_are_passed_to_agent(monkeypatch, tmp_path, given, unit_bytes, factor):
     options = record_options(monkeypatch, command)
     done = CliRunner().invoke(command.node_agent, ["--node-name", "n", "--host-root", str(tmp_path), *given])
     assert done.exit_code == 0, done.output
@@ -21,7 +21,7 @@ def test_former_unit_and_factor_reach_the_agent(monkeypatch, tmp_path, given, un
 
 
 @pytest.mark.parametrize("given", ["0.9", "17", "nan", "x"])
-def test_an_invalid_factor_is_refused(tmp_path, given):
+def test_invalid_memory_factor_is_refused(tmp_path, given):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--memory-factor", given]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert done.exit_code == 2
@@ -34,7 +34,7 @@ def test_an_invalid_former_unit_is_refused(tmp_path):
     assert "'7' is not a unit of memory" in str(done.exception)
 
 
-def test_a_dialect_of_another_device_plugin_is_refused_with_the_supported_dialects(tmp_path):
+def test_dialect_of_another_device_plugin_is_refused_with_supported_dialects(tmp_path):
     arguments = ["--node-name", "n", "--host-root", str(tmp_path), "--dialect", "gas"]
     done = CliRunner().invoke(command.node_agent, arguments)
     assert done.exit_code == 2

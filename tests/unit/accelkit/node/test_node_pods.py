@@ -52,7 +52,7 @@ def names(pods):
     return [each.name for each in pods.list_assigned()]
 
 
-async def test_this_nodes_pods_are_read_with_their_assignments(api, pods):
+async def test_pods_of_node_are_read_with_their_assignments(api, pods):
     await read(api, pods, pod("p"))
     (found,) = pods.list_assigned()
     assert (found.uid, found.containers, found.assignment) == ("uid-p", ("i", "c"), ASSIGNMENT)
@@ -60,7 +60,7 @@ async def test_this_nodes_pods_are_read_with_their_assignments(api, pods):
 
 
 @pytest.mark.parametrize("wrong", [pod("p", text=""), pod("p", text="garbage"), pod("p", phase="Failed")])
-async def test_pods_without_a_readable_assignment_or_ended_are_left_out(api, pods, wrong):
+async def test_ended_pods_and_pods_without_readable_assignment_are_left_out(api, pods, wrong):
     await read(api, pods, wrong, pod("q"))
     assert names(pods) == ["q"]
 
@@ -77,7 +77,7 @@ async def test_a_failed_list_keeps_the_pods_of_the_watch(api, pods, unreadable):
     assert names(pods) == ["p"]
 
 
-async def test_pods_without_assignment_are_listed_until_the_kubelet_has_admitted_them(api, pods):
+async def test_pods_without_assignment_are_listed_until_admission(api, pods):
     taken = pod("taken", text="garbage")
     taken["status"]["startTime"] = "2024-01-01T00:00:00Z"
     await read(
@@ -87,13 +87,13 @@ async def test_pods_without_assignment_are_listed_until_the_kubelet_has_admitted
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("DELETED", {}), ("MODIFIED", {"phase": "Succeeded"})])
-async def test_a_deleted_or_ended_pod_waits_for_nothing(api, pods, kind, changes):
+async def test_deleted_or_ended_pod_is_not_listed(api, pods, kind, changes):
     await read(api, pods, pod("p"), pod("q"))
     pods._event(kind, msgspec.convert(pod("p", **changes), Pod))
     assert names(pods) == ["q"]
 
 
-async def test_a_pod_that_ends_while_the_list_is_read_stays_ended(pods, api):
+async def test_pod_deleted_during_list_is_not_restored(pods, api):
     pods._event("ADDED", msgspec.convert(pod("p"), Pod))
     store(api, pod("p"), pod("q"))
     api.after.append(lambda _: pods._event("DELETED", msgspec.convert(pod("p"), Pod)))
@@ -101,7 +101,7 @@ async def test_a_pod_that_ends_while_the_list_is_read_stays_ended(pods, api):
     assert names(pods) == ["q"]
 
 
-async def test_the_units_and_the_admission_of_a_pod_are_read(api, pods):
+async def test_units_and_admission_of_pod_are_read(api, pods):
     started = pod("p")
     started["spec"]["containers"][0]["resources"] = {"limits": {"accelkit.io/memory": "4", "cpu": "1"}}
     started["status"]["startTime"] = "2024-01-01T00:00:00Z"
@@ -113,14 +113,14 @@ def forged(*shares, **containers):
     return encode_assignment(Assignment({"c": shares, **containers}))
 
 
-async def test_an_assignment_is_accepted_in_the_amounts_of_the_limits(api, pods):
+async def test_assignment_is_accepted_with_amounts_of_limits(api, pods):
     await read(api, pods, pod("p", text=forged(Share("a", 16), ghost=(Share("a", 9),))))
     (found,) = pods.list_pods()
     assert found.assigned.assignment == ASSIGNMENT
     assert found.rejection == "it assigns cards to container ghost, which requests none"
 
 
-async def test_an_invalid_assignment_is_rejected(api, pods, caplog):
+async def test_assignment_of_unknown_card_is_rejected(api, pods, caplog):
     store(api, pod("p", text=forged(Share("z", 4))))
     for _ in range(3):
         await pods.refresh()
@@ -134,7 +134,7 @@ async def test_an_invalid_assignment_is_rejected(api, pods, caplog):
     assert names(pods) == ["p"]
 
 
-async def test_no_assignment_is_doubted_before_the_cards_and_their_unit_are_known(api, caplog):
+async def test_assignment_is_not_rejected_before_cards_and_unit_are_known(api, caplog):
     pods = NodePods(api, "n", load_dialect("native"))
     found = pod("p", text=encode_assignment(Assignment({"c": (Share("a", 8),)})))
     found["status"]["startTime"] = "2024-01-01T00:00:00Z"
@@ -153,7 +153,7 @@ async def test_no_assignment_is_doubted_before_the_cards_and_their_unit_are_know
     assert message in caplog.text
 
 
-async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch, caplog):
+async def test_pods_are_kept_if_list_times_out(api, pods, monkeypatch, caplog):
     await read(api, pods, pod("p"))
 
     async def wait(*_, **__):
@@ -167,7 +167,7 @@ async def test_a_list_that_takes_too_long_changes_nothing(api, pods, monkeypatch
     assert "cannot list this node's pods: no response within 0.01 s" in caplog.text
 
 
-async def test_a_pod_that_asks_for_nothing_has_no_assignment(api, pods):
+async def test_pod_that_requests_no_cards_has_no_assignment(api, pods):
     plain = pod("p")
     plain["spec"]["containers"][0]["resources"] = {}
     zero = pod("zero")
@@ -176,7 +176,7 @@ async def test_a_pod_that_asks_for_nothing_has_no_assignment(api, pods):
     assert (names(pods), pods.list_sharing()) == ([], [])
 
 
-async def test_the_first_compute_that_was_read_stays_after_a_new_list(api, pods):
+async def test_first_observed_compute_is_kept_after_new_list(api, pods):
     for compute in (250, 900, 0):
         store(api, pod("p", text=forged(Share("a", 4, compute))))
         await pods.refresh()
@@ -185,7 +185,7 @@ async def test_the_first_compute_that_was_read_stays_after_a_new_list(api, pods)
         assert found.assignment.containers["c"][0].compute == 250
 
 
-async def test_the_unit_of_a_pod_follows_from_its_start_and_the_nodes_history(api, pods):
+async def test_unit_of_pod_follows_from_its_start_and_former_units_of_node(api, pods):
     old, new, waiting = pod("old"), pod("new"), pod("waiting")
     old["status"]["startTime"], new["status"]["startTime"] = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
     await read(api, pods, old, new, waiting)
@@ -200,7 +200,7 @@ async def test_the_unit_of_a_pod_follows_from_its_start_and_the_nodes_history(ap
     assert [each.find_other_unit("c", 2) for each in pods.list_assigned() if each.name == "waiting"] == [1]
 
 
-async def test_only_a_mirror_pod_that_the_kubelet_reports_has_another_cgroup(api, pods):
+async def test_only_reported_mirror_pod_has_cgroup_of_static_pod(api, pods):
     taken = {"kubernetes.io/config.hash": "uid-q", "kubernetes.io/config.mirror": "uid-q"}
     static = {"kubernetes.io/config.hash": "abc", "kubernetes.io/config.mirror": "abc"}
     thief, victim, mirror = pod("p"), pod("q"), pod("m")
@@ -215,7 +215,7 @@ async def test_only_a_mirror_pod_that_the_kubelet_reports_has_another_cgroup(api
 
 
 @pytest.mark.parametrize("reads", [(PodReader, "read"), (NodePods, "_check")])
-async def test_a_pod_that_cannot_be_read_is_left_out_and_logged_once(api, pods, monkeypatch, caplog, reads):
+async def test_unreadable_pod_is_left_out_and_logged_once(api, pods, monkeypatch, caplog, reads):
     store(api, pod("bad"), pod("q"))
     read = getattr(*reads)
     monkeypatch.setattr(*reads, lambda self, each: read(self, each) if each.ref.name == "q" else 1 / 0)
@@ -255,7 +255,7 @@ async def test_a_list_does_not_overwrite_events_of_the_watch_during_its_request(
     assert describe(two_cards) == {"p": (True, ["b"]), "q": (False, ["a"])}
 
 
-async def test_the_answer_to_a_write_does_not_overwrite_a_later_event_of_the_watch(two_cards):
+async def test_response_to_write_does_not_overwrite_later_watch_event(two_cards):
     receive(two_cards, "ADDED", versioned("p", 7))
     receive(two_cards, "MODIFIED", versioned("p", 10, card="b", admitted=True))
     two_cards.take(msgspec.convert(versioned("p", 9, card="b"), Pod))
@@ -266,7 +266,7 @@ async def test_the_answer_to_a_write_does_not_overwrite_a_later_event_of_the_wat
 
 
 @pytest.mark.parametrize("late", ["event", "list"])
-async def test_a_deleted_pod_does_not_come_back(api, pods, late):
+async def test_deleted_pod_is_not_restored_by_late_event_or_list(api, pods, late):
     receive(pods, "ADDED", versioned("p", 7))
     store(api, versioned("p", 7))
 
@@ -292,7 +292,7 @@ async def test_a_new_list_of_the_watch_does_not_overwrite_a_newer_version(two_ca
     assert describe(two_cards) == {"p": (True, ["b"]), "young": (False, ["a"])}
 
 
-async def test_a_pod_whose_deletion_the_watch_has_not_delivered_is_found_missing(api, pods):
+async def test_pod_with_undelivered_deletion_is_discarded_by_list(api, pods):
     for name in "pq":
         receive(pods, "ADDED", versioned(name, 1))
     receive(pods, "ADDED", versioned("young", 10**6))
@@ -301,7 +301,7 @@ async def test_a_pod_whose_deletion_the_watch_has_not_delivered_is_found_missing
     assert sorted(names(pods)) == ["q", "young"]
 
 
-async def test_a_pod_that_cannot_be_read_is_not_missing(api, pods):
+async def test_unreadable_pod_in_list_is_not_discarded(api, pods):
     receive(pods, "ADDED", versioned("p", 1))
     api.documents[PODS] = {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"uid": "uid-p"}, "spec": 1}]}
     assert await pods.refresh()
@@ -318,7 +318,7 @@ def bound(name, version, *, created="2024-01-01T00:00:00Z"):
     return body
 
 
-async def test_pods_wait_in_the_order_in_which_they_were_bound(api, pods):
+async def test_pods_are_ordered_by_binding(api, pods):
     """The kubelet admits each pod when its watch delivers it, so neither age nor name counts."""
     receive(pods, "ADDED", bound("young-9", 7, created="2024-01-01T00:00:05Z"))
     receive(pods, "ADDED", bound("old-10", 9))
@@ -328,7 +328,7 @@ async def test_pods_wait_in_the_order_in_which_they_were_bound(api, pods):
     assert read_order(pods) == ["young-9", "old-1", "old-10"]
 
 
-async def test_pods_that_a_restarted_kubelet_listed_wait_in_the_order_of_their_age(pods):
+async def test_pods_are_ordered_by_age_after_kubelet_restart(pods):
     receive(pods, "ADDED", bound("young", 7, created="2024-01-01T00:00:05Z"))
     receive(pods, "ADDED", bound("old", 9))
     assert read_order(pods) == ["young", "old"]

@@ -13,11 +13,11 @@ PLAIN = FoundCard(Card("a", "simulated", "m", 20, reserved_bytes=4), 0, 0, load_
 FOUND = PLAIN.oversubscribe(1.5)
 
 
-def test_without_a_factor_a_card_does_not_change():
+def test_memory_factor_of_one_does_not_change_card():
     assert PLAIN.oversubscribe(1.0) is PLAIN
 
 
-def test_the_devices_of_the_factor_are_advertised_and_given():
+def test_devices_of_memory_factor_are_listed_and_allocated():
     ids = DeviceIds(["a"]).list_memory_ids(FOUND.card, 1)
     assert len(ids) == 24
     check_capacity(ids, [FOUND.card], {}, unit_bytes=1)
@@ -25,6 +25,6 @@ def test_the_devices_of_the_factor_are_advertised_and_given():
         check_capacity(ids, [PLAIN.card], {}, unit_bytes=1)
 
 
-def test_a_container_with_a_whole_card_gets_its_real_memory(tmp_path):
+def test_whole_card_memory_variable_ignores_memory_factor(tmp_path):
     given = build_container_response(["a"], [FOUND], tmp_path, unit_bytes=None)
     assert given.envs[MEMORY_VARIABLE] == "16"

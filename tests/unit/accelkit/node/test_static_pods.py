@@ -29,7 +29,7 @@ def uid(*pods, reported=("p",)):
 STATIC = pod("p", hash_="abc123", mirror="abc123")
 
 
-def test_a_mirror_pod_that_the_kubelet_reports_has_the_kubelets_uid():
+def test_reported_mirror_pod_has_uid_of_static_pod():
     assert uid(STATIC) == "abc123"
     assert uid(STATIC, reported=()) == "uid-p"
 
@@ -48,15 +48,15 @@ def test_a_pod_that_is_not_a_mirror_pod_has_its_own_uid(annotations):
     assert uid(pod("p", **annotations)) == "uid-p"
 
 
-def test_a_uid_that_two_pods_claim_is_given_to_neither():
+def test_uid_claimed_by_two_pods_is_assigned_to_neither():
     assert uid(STATIC, pod("q", hash_="abc123", mirror="abc123"), reported=("p", "q")) == "uid-p"
 
 
-def test_a_claim_of_a_pod_that_the_kubelet_does_not_report_is_ignored():
+def test_claim_of_unreported_pod_is_ignored():
     assert uid(STATIC, pod("q", hash_="abc123", mirror="abc123")) == "abc123"
 
 
-def test_a_deleted_pod_claims_nothing():
+def test_deleted_pod_has_no_claim():
     static = StaticPods([("d", "p"), ("d", "q")])
     static.put(STATIC)
     other = pod("q", hash_="abc123", mirror="abc123")

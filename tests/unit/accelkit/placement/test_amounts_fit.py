@@ -44,7 +44,7 @@ def requests(draw):
 
 
 @given(states(), requests())
-def test_one_container_fits_where_enough_cards_have_what_it_wants(cards, containers):
+def test_container_fits_if_enough_cards_satisfy_request(cards, containers):
     container = containers[0]
     able = [each for each in cards if find_card_reason(each, container) is None]
     placed = place(cards, PodRequest((container,)), Policy.BINPACK)
@@ -54,7 +54,7 @@ def test_one_container_fits_where_enough_cards_have_what_it_wants(cards, contain
 
 
 @given(states(), requests())
-def test_no_pod_costs_a_card_more_than_it_has(cards, containers):
+def test_pod_never_exceeds_free_amounts_of_card(cards, containers):
     request = PodRequest(tuple(containers))
     placed = place(cards, request, Policy.BINPACK)
     if isinstance(placed, Misfit):
@@ -66,7 +66,7 @@ def test_no_pod_costs_a_card_more_than_it_has(cards, containers):
             assert amount <= free.get(name, amount if name == "a" else 0)
 
 
-def test_containers_of_one_pod_count_together_and_the_misfit_names_the_resource():
+def test_amounts_of_containers_add_up_and_misfit_names_resource():
     cards = build_empty_states([Card(name, "v", "m", None, amounts=(("a", 4),)) for name in "xy"])
     asked = [
         ContainerRequest(name, Kind.APP, 1, amounts=(("a", amount),))
@@ -78,7 +78,7 @@ def test_containers_of_one_pod_count_together_and_the_misfit_names_the_resource(
     assert place(cards, PodRequest(tuple(asked)), Policy.BINPACK) == Misfit(MisfitReason.AMOUNT, 1, "a")
 
 
-def test_the_reason_of_a_card_is_its_amount():
+def test_card_reason_is_amount_when_amount_is_insufficient():
     (state,) = build_empty_states([Card("x", "v", "m", None, amounts=(("a", 4),))])
     assert find_card_reason(state, ContainerRequest("c", Kind.APP, 1, amounts=(("a", 5),))) is CardReason.AMOUNT
     assert find_card_reason(state, ContainerRequest("c", Kind.APP, 1, amounts=(("b", 0),))) is CardReason.AMOUNT

@@ -47,12 +47,12 @@ def state(free=16, *, compute=1000, empty=True, **of_card):
         (state(4, compute=-1, empty=False), asks(), None),
     ],
 )
-def test_the_first_reason_that_holds_is_reported(state, asked, reason):
+def test_first_matching_card_reason_is_reported(state, asked, reason):
     assert find_card_reason(state, asked) is reason
 
 
 @given(card_states(), requests(), st.data())
-def test_a_card_without_a_reason_is_one_that_a_container_by_itself_is_given(states, request, data):
+def test_card_has_no_reason_exactly_if_single_container_fits(states, request, data):
     container = msgspec.structs.replace(
         data.draw(st.sampled_from(request.containers)), cards=1, same_card_as="", link="", numa="", groups=()
     )

@@ -34,19 +34,19 @@ def cost(*steps):
         ([(INIT, 4), (APP, WHOLE)], 20),
     ],
 )
-def test_a_pod_costs_a_card_the_different_devices_it_holds_there(steps, expected):
+def test_pod_is_charged_for_distinct_devices_on_each_card(steps, expected):
     assert cost(*steps).memory_bytes == expected
 
 
-def test_compute_is_passed_on_as_memory_is():
+def test_compute_of_init_container_is_reused_like_memory():
     assert cost((INIT, Share("a", 1, 600)), (APP, Share("a", 1, 400)), (APP, Share("a", 1, 400))).compute == 800
 
 
-def test_a_whole_card_passed_on_costs_one_card():
+def test_reused_whole_card_is_charged_once():
     assert cost((INIT, WHOLE), (APP, WHOLE)) == Charge(16, 1000, whole=True)
 
 
-def test_a_container_that_the_pod_does_not_name_is_charged_too():
+def test_container_missing_from_pod_spec_is_charged():
     assert count_charges([("c", INIT)], {"c": (Share("a", 8),), "ghost": (Share("a", 10),)})["a"].memory_bytes == 10
     assert count_charges([], {"ghost": (Share("a", 3),), "other": (Share("a", 4),)})["a"].memory_bytes == 7
 
@@ -72,7 +72,7 @@ class Kubelet:
 
 
 @given(st.data(), st.lists(st.tuples(st.sampled_from(Kind), st.sampled_from("ab"), st.integers(1, 9)), max_size=6))
-def test_the_charge_is_what_a_kubelet_takes_of_the_card(data, steps):
+def test_charge_equals_devices_allocated_by_kubelet(data, steps):
     steps.sort(key=lambda step: step[0] is APP)
     kubelet = Kubelet()
     for kind, card, count in steps:

@@ -22,12 +22,12 @@ def check(held, **set_request):
     )
 
 
-def test_constraints_that_hold_are_not_named():
+def test_satisfied_constraints_are_not_reported():
     assert check("ab", model="big", numa="single", link="NVLink") == ()
     assert check("ba", link="any") == ()
 
 
-def test_each_constraint_that_does_not_hold_is_named():
+def test_each_broken_constraint_is_reported():
     assert check("ac", cards=1) == ("container c has 2 cards instead of 1",)
     assert check("ac", model="big") == ("container c has cards of a model other than big",)
     assert check("ac", numa="single") == ("container c has cards on several NUMA nodes",)
@@ -39,7 +39,7 @@ def test_each_constraint_that_does_not_hold_is_named():
     assert check("z", model="big") == ("container c has cards of a model other than big",)
 
 
-def test_cards_with_less_memory_than_asked_for_are_named():
+def test_cards_below_requested_minimum_memory_are_reported():
     assert check("ab", min_memory_bytes=16) == ()
     assert check("az", min_memory_bytes=17) == ("container c has cards with less memory than 17 B",)
     assert check("z", min_memory_bytes=1) == ("container c has cards with less memory than 1 B",)
@@ -58,7 +58,7 @@ def test_cards_with_less_memory_than_asked_for_are_named():
         ("aa", [CardGroup(Near.ANY, (0, 0))], False),
     ],
 )
-def test_groups_that_are_no_groups_are_named(held, groups, holds):
+def test_cards_that_violate_groups_are_reported(held, groups, holds):
     links = find_links(tuple(CARDS.values()), ("XSCC", "SXCC", "CCXC", "CCCX"))
     container = ContainerRequest("c", Kind.APP, len(held), whole=True, groups=tuple(groups))
     assignment = Assignment({"c": tuple(Share(card, 1, whole=True) for card in held)})
@@ -67,7 +67,7 @@ def test_groups_that_are_no_groups_are_named(held, groups, holds):
     assert find_broken_constraints(PodRequest((container,)), assignment, CARDS) == ()
 
 
-def test_a_container_off_the_cards_of_the_other_is_named():
+def test_container_outside_cards_of_its_same_card_as_container_is_reported():
     other = ContainerRequest("o", Kind.APP, 1, 1)
     container = ContainerRequest("c", Kind.APP, 1, 1, same_card_as="o")
     request = PodRequest((other, container))
@@ -76,11 +76,11 @@ def test_a_container_off_the_cards_of_the_other_is_named():
     assert find_broken_constraints(request, Assignment({"o": (Share("a", 1),), "c": (Share("a", 1),)}), CARDS) == ()
 
 
-def test_a_container_without_cards_breaks_nothing():
+def test_container_without_cards_breaks_no_constraint():
     assert check("", cards=2, model="big", numa="single", link="any", same_card_as="o") == ()
 
 
-def test_a_container_may_use_some_of_the_cards_of_the_other_and_any_where_that_has_none():
+def test_same_card_as_accepts_subset_of_cards_and_target_without_cards():
     request = build_request(1, same_card_as="o")
     some = Assignment({"o": (Share("a", 1), Share("b", 1)), "c": (Share("b", 1),)})
     assert find_broken_constraints(request, some, CARDS) == ()

@@ -44,51 +44,51 @@ AB = build_empty_states([card("a"), card("b")])
 
 
 @pytest.mark.parametrize(("policy", "expected"), [(BINPACK, "b"), (SPREAD, "c")])
-def test_the_policy_chooses_the_fullest_or_the_emptiest_card_that_fits(policy, expected):
+def test_policy_selects_fullest_or_emptiest_card_that_fits(policy, expected):
     states = [used("a", 3), used("b", 5), *build_empty_states([card("c")]), used("d", 6)]
     assert chosen(states, pod(wants(4)), policy) == {"c": expected}
 
 
-def test_a_shared_card_is_not_given_whole_and_the_whole_card_takes_all_of_it():
+def test_whole_card_request_skips_shared_card_and_allocates_full_capacity():
     placed = place([used("a", 15), *build_empty_states([card("b")])], pod(wants()), BINPACK)
     (share,) = placed.containers["c"]
     assert (share.card, share.memory_bytes, share.compute, share.whole) == ("b", 16, 1000, True)
 
 
-def test_app_containers_may_share_a_card_only_as_far_as_it_goes():
+def test_app_containers_share_card_only_up_to_its_memory():
     assert chosen(AB, pod(wants(12, name="p"), wants(8, name="q"))) == {"p": "a", "q": "b"}
     assert chosen(AB, pod(wants(8, name="p"), wants(8, name="q"))) == {"p": "a", "q": "a"}
 
 
-def test_a_first_choice_that_leads_nowhere_is_taken_back():
+def test_placement_backtracks_from_failing_first_choice():
     states = build_empty_states([card("a", 8), card("b", 16)])
     assert chosen(states, pod(wants(8, name="p", policy="spread"), wants(10, name="q"))) == {"p": "a", "q": "b"}
 
 
 @pytest.mark.parametrize(("first", "then"), [(8, 4), (4, 8), (16, 16)])
-def test_an_init_container_and_the_app_after_it_share_the_card(first, then):
+def test_app_container_reuses_memory_of_init_container(first, then):
     request = pod(wants(first, name="i", kind=Kind.INIT), wants(then, name="c"))
     assert chosen([used("a", max(first, then)), *AB[1:]], request) == {"i": "a", "c": "a"}
 
 
-def test_a_pool_on_several_cards_that_is_not_used_up_is_refused():
+def test_partially_reused_init_pool_on_several_cards_is_refused():
     request = pod(wants(4, name="i", kind=Kind.INIT, cards=2), wants(4, name="c"))
     placed = place(AB, request, BINPACK)
     assert placed == Misfit(MisfitReason.REUSE, 1, "c")
 
 
-def test_whole_cards_of_an_init_container_are_not_drawn_for_memory():
+def test_whole_card_of_init_container_is_not_reused_for_memory_request():
     request = pod(wants(name="i", kind=Kind.INIT), wants(4, name="c"))
     assert chosen(AB, request) == {"i": "a", "c": "b"}
 
 
-def test_whole_cards_drawn_at_random_must_all_meet_the_constraint():
+def test_reused_whole_cards_must_all_satisfy_constraint():
     states = build_empty_states([card("a", model="x"), card("b", model="y")])
     request = pod(wants(name="i", kind=Kind.INIT, cards=2), wants(name="c", model="x"))
     assert reason(states, request) is MisfitReason.REUSE
 
 
-def test_a_pool_that_breaks_the_constraint_of_the_next_container_is_refused():
+def test_init_pool_that_violates_constraint_of_next_container_is_refused():
     request = pod(
         wants(4, name="i", kind=Kind.INIT, cards=2, model="m"), wants(4, name="c", cards=2, numa="single", model="m")
     )
@@ -96,7 +96,7 @@ def test_a_pool_that_breaks_the_constraint_of_the_next_container_is_refused():
     assert place(states, request, BINPACK) == Misfit(MisfitReason.CONSTRAINT, 2, "c")
 
 
-def test_same_card_as_follows_the_container_it_names():
+def test_same_card_as_selects_card_of_named_container():
     states = build_empty_states([card("a"), card("b")])
     request = pod(wants(4, name="p"), wants(4, name="q", same_card_as="p", policy="spread"))
     assert chosen(states, request, SPREAD) == {"p": "a", "q": "a"}
@@ -109,18 +109,18 @@ def linked(*pairs, kind="NVLink"):
     return build_empty_states([card(name, links=links[name]) for name in names])
 
 
-def test_a_card_that_others_link_to_is_not_taken_for_one_without_links():
+def test_link_reported_by_one_card_applies_to_both_cards():
     request = pod(wants(4, name="p", cards=2), wants(4, name="q", cards=2, link="any", same_card_as="p"))
     assert chosen(linked("ac"), request) == {"p": "ac", "q": "ac"}
 
 
-def test_constraints_over_many_cards_are_decided_quickly():
+def test_numa_constraint_over_64_cards_is_decided_within_step_limit():
     # Taken one combination after the other these would be 10^18.
     states = build_empty_states([card(f"{number}", numa=number % 32) for number in range(64)])
     assert reason(states, pod(wants(4, cards=32, numa="single"))) is MisfitReason.CONSTRAINT
 
 
-def test_a_puzzle_ends_with_too_complex():
+def test_hard_placement_is_refused_as_too_complex():
     states = [used(f"{number}", 1000 + number, memory=2000) for number in range(40)]
     request = pod(*(wants(50 + number, name=f"{number}", cards=5) for number in range(120)))
     assert reason(states, request) is MisfitReason.TOO_COMPLEX
@@ -136,30 +136,30 @@ def test_a_puzzle_ends_with_too_complex():
     ],
     ids=["model", "number", "compute", "empty"],
 )
-def test_a_card_that_a_later_container_needs_is_left_to_it(states, first, second):
+def test_card_required_by_later_container_is_not_assigned_earlier(states, first, second):
     assert chosen(states, pod(wants(name="1", **first), wants(name="2", **second))) == {"1": "b", "2": "a"}
 
 
-def test_compute_that_others_took_too_much_of_is_nothing_to_those_who_ask_for_none():
+def test_overcommitted_compute_blocks_only_requests_for_compute():
     assert chosen([used("a", 16, compute=-1)], pod(wants(4))) == {"c": "a"}
     assert reason([used("a", 16, compute=-1)], pod(wants(4, compute=1))) is MisfitReason.COMPUTE
 
 
 @pytest.mark.parametrize("policy", [Policy.BINPACK, Policy.SPREAD, Policy.TOPOLOGY])
 @pytest.mark.parametrize(("nic", "expected"), [(True, "c"), (False, "a")])
-def test_who_asks_for_a_network_card_gets_a_card_near_one(policy, nic, expected):
+def test_nic_request_prefers_card_near_network_card(policy, nic, expected):
     states = build_empty_states([card("a"), card("b", nic="C"), card("c", nic="H"), card("d", nic="S")])
     assert chosen(states, pod(wants(nic=nic)), policy) == {"c": expected}
 
 
 @pytest.mark.parametrize("policy", [Policy.BINPACK, Policy.TOPOLOGY])
-def test_near_a_network_card_is_a_preference_not_a_condition(policy):
+def test_nic_proximity_is_preference_and_not_requirement(policy):
     states = build_empty_states([card("a"), card("b"), card("c", nic="S")])
     assert chosen(states, pod(wants(nic=True)), policy) == {"c": "c"}
     assert len(chosen(states, pod(wants(nic=True, cards=2)), policy)["c"]) == 2
 
 
-def test_sets_of_linked_cards_are_sought_among_those_near_a_network_card_first():
+def test_nic_request_prefers_linked_cards_near_network_card():
     pairs = {"a": "b", "b": "a", "c": "d", "d": "c"}
     cards = [
         card(name, links=(Link(other, "NVLink"),), nic="S" if name in "cd" else "C") for name, other in pairs.items()

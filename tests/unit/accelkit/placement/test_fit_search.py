@@ -219,7 +219,7 @@ def connections(draw, states):
 
 @given(st.data(), card_states(), requests(), st.sampled_from(Policy))
 @settings(max_examples=300)
-def test_a_fit_is_found_exactly_where_there_is_one_and_it_holds_for_every_draw(data, states, request, policy):
+def test_placement_is_found_exactly_if_valid_choice_exists(data, states, request, policy):
     links = data.draw(connections(states))
     placed = place(states, request, policy, links=links)
     if isinstance(placed, Assignment):
@@ -234,7 +234,7 @@ def test_a_fit_is_found_exactly_where_there_is_one_and_it_holds_for_every_draw(d
 
 @given(card_states(), requests(), st.sampled_from(Policy))
 @settings(max_examples=150)
-def test_every_share_is_what_its_container_asks_for(states, request, policy):
+def test_each_share_equals_request_of_its_container(states, request, policy):
     placed = place(states, request, policy)
     cards = {state.card.id: state.card for state in states}
     for container in request.containers if isinstance(placed, Assignment) else ():

@@ -41,7 +41,7 @@ def count_steps(states, request):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_19_plain_containers_on_300_nodes_take_few_steps(kind):
+def test_placing_19_plain_containers_on_300_nodes_needs_few_steps(kind):
     numbers = random.Random(1)  # noqa: S311 - the same on every run
     request = plain(*(KINDS[kind](numbers) for _ in range(19)))
     nodes = [cards([numbers.randrange(2, 80) for _ in range(8)]) for _ in range(300)]
@@ -52,19 +52,19 @@ def test_19_plain_containers_on_300_nodes_take_few_steps(kind):
     assert sum(steps for steps, _ in found) < 300 * 19 * (4 if kind == "equal" else 12)
 
 
-def test_one_container_too_many_is_seen_without_the_arrangements_of_the_others():
+def test_one_excess_container_is_detected_without_trying_arrangements():
     assert count_steps(cards([40, 41, 42, 43, 44, 45, 46, 47]), plain(*[20] * 17))[0] < 17 * 8
     steps, placed = count_steps(cards([40, 41, 42, 43, 44, 45, 46, 47]), plain(*[20] * 16))
     assert (steps, isinstance(placed, Assignment)) == (16, True)
 
 
-def test_compute_that_cannot_suffice_is_seen_as_memory_is():
+def test_insufficient_compute_is_detected_in_few_steps():
     steps, placed = count_steps(cards(range(70, 78), compute=[300] * 8), plain(*[1] * 17, compute=150))
     assert placed.reason is MisfitReason.COMPUTE
     assert steps < 17 * 8
 
 
-def test_what_a_pod_wants_is_told_by_few_amounts():
+def test_memory_demands_are_summarized_in_at_most_8_levels():
     demands = list_demands(plain(*range(1, 101)).containers)
     assert all(len(memory.levels) <= 8 for memory, _ in demands)
     assert demands[0][0].levels[0] == (100, 1, 1)
@@ -89,7 +89,7 @@ def first_choice(free, memory, policy):
     st.sampled_from(Policy),
 )
 @settings(max_examples=400)
-def test_plain_containers_get_the_cards_that_a_search_through_every_choice_finds_first(free, memory, policy):
+def test_plain_containers_get_first_choice_of_exhaustive_search(free, memory, policy):
     placed, expected = place(cards(free), plain(*memory), policy), first_choice(free, memory, policy)
     event("fits" if expected else "does not fit")
     if expected is None:
@@ -99,7 +99,7 @@ def test_plain_containers_get_the_cards_that_a_search_through_every_choice_finds
 
 
 @pytest.mark.parametrize(("steps", "lent"), [(100, 10), (4, 4)])
-def test_what_is_spent_of_what_was_lent_is_taken_off(steps, lent):
+def test_steps_spent_from_lent_budget_are_deducted(steps, lent):
     budget = Budget(steps)
     with budget.lend(10) as trial:
         assert trial.steps == lent
@@ -107,7 +107,7 @@ def test_what_is_spent_of_what_was_lent_is_taken_off(steps, lent):
     assert budget.steps == steps - 3
 
 
-def test_what_was_spent_before_an_error_is_taken_off_too():
+def test_steps_spent_before_error_are_deducted():
     budget = Budget(9)
 
     def spend():

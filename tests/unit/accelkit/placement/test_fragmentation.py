@@ -98,7 +98,7 @@ def rest(node, nodes):
     types=st.lists(TYPES, min_size=1, max_size=6, unique=True),
     task=TYPES,
 )
-def test_the_loss_is_the_difference_of_what_is_usable(nodes, types, task):
+def test_loss_is_difference_of_usability_before_and_after_placement(nodes, types, task):
     mix = [(each, 1 / len(types)) for each in types]
     usability, table = Usability(), columns(nodes)
     usability.rebuild(mix, table)
@@ -113,7 +113,7 @@ def test_the_loss_is_the_difference_of_what_is_usable(nodes, types, task):
 
 
 @given(nodes=st.lists(NODES, min_size=2, max_size=5), new=NODES)
-def test_a_row_that_changed_is_worth_what_it_would_be_by_itself(nodes, new):
+def test_refresh_of_changed_row_equals_refresh_of_all_rows(nodes, new):
     mix = [(TaskType(1, 470, 1000, 10), 0.5), (TaskType(2, 0, 4000, 50), 0.5)]
     usability, whole = Usability(), Usability()
     usability.rebuild(mix, columns(nodes))
@@ -126,7 +126,7 @@ def test_a_row_that_changed_is_worth_what_it_would_be_by_itself(nodes, new):
     assert first == pytest.approx(whole.measure_losses(task, rows, columns(changed)), abs=1e-6)
 
 
-def test_without_a_mix_the_fullest_node_is_best():
+def test_fullest_node_has_lowest_loss_without_task_mix():
     nodes = [([1000, 1000], 4000, 100), ([1000, 250], 4000, 100), ([1000, 1000], 1000, 100)]
     usability = Usability()
     usability.rebuild([], columns(nodes))
@@ -135,7 +135,7 @@ def test_without_a_mix_the_fullest_node_is_best():
     assert losses.argmax() == 0
 
 
-def test_rows_that_came_later_are_measured():
+def test_rows_added_after_rebuild_are_measured():
     mix = [(TaskType(1, 470), 1.0)]
     usability = Usability()
     usability.rebuild(mix, columns([([1000], 4000, 100)]))

@@ -81,7 +81,7 @@ def score(ledger, name, request):
     return LinkScores(request).score(entry, float(ledger.table.used_fraction[entry.row]))
 
 
-def test_three_cards_are_taken_of_the_machine_with_a_group_of_four():
+def test_three_cards_are_placed_on_node_with_group_of_four():
     ledger, three = fill(A=EVEN, B=UNEVEN, C=EVEN), ask({"Run": 3})
     scores = {name: score(ledger, name, three) for name in "ABC"}
     assert scores["B"] > scores["A"] == scores["C"]
@@ -89,7 +89,7 @@ def test_three_cards_are_taken_of_the_machine_with_a_group_of_four():
     assert [share.card for share in assigned.containers["Run"]] == ["e", "f", "g"]
 
 
-def test_a_busy_machine_of_the_best_shape_keeps_no_pod_from_the_others():
+def test_full_node_of_best_shape_scores_zero():
     # KubeGPU asks for the best shape that any machine has, busy or not, and then fits nowhere else.
     ledger, eight, three = fill(A=EVEN, B=UNEVEN), ask({"Run": 8}), ask({"Run": 3})
     ledger.reserve(PodRef("d", "p", "u"), "B", eight, Policy.BINPACK)
@@ -102,14 +102,14 @@ def test_a_busy_machine_of_the_best_shape_keeps_no_pod_from_the_others():
     ("cards", "chosen"),
     [(1, [11]), (2, [8, 9]), (3, [8, 9, 10]), (4, [0, 1, 2, 3]), (5, [0, 1, 2, 3, 7]), (8, list(range(8)))],
 )
-def test_in_a_tree_of_4_3_1_and_3_1_each_request_takes_the_smallest_group_that_holds_it(cards, chosen):
+def test_request_uses_smallest_sufficient_group_of_uneven_tree(cards, chosen):
     rows = draw_tree([4, 3, 1], [3, 1])
     states = build_empty_states(make_cards(12))
     placed = place(states, ask({"Run": cards}), Policy.BINPACK, links=connect(rows))
     assert sorted("abcdefghijkl".index(share.card) for share in placed.containers["Run"]) == chosen
 
 
-def test_cards_that_are_large_enough_are_taken_and_none_larger_than_need_be():
+def test_smallest_cards_that_meet_minimum_memory_are_selected():
     request = ask(
         {"Init0": 1, "Run0": 2, "Run1": 1},
         {"Run0": card("gpu/a", 256_000) | card("gpu/b", 178_000), "Run1": card("gpu/0", 190_000)},
@@ -122,7 +122,7 @@ def test_cards_that_are_large_enough_are_taken_and_none_larger_than_need_be():
     assert set(found["Init0"]) <= {1, 4}
 
 
-def test_an_init_container_of_the_largest_card_hands_it_on():
+def test_largest_card_of_init_container_is_reused_by_app_container():
     request = ask(
         {"Init0": 1, "Run0": 2, "Run1": 1},
         {"Run0": card("gpu/a", 256_000) | card("gpu/b", 178_000), "Run1": card("gpu/0", 190_000)},
@@ -131,13 +131,13 @@ def test_an_init_container_of_the_largest_card_hands_it_on():
     assert choose(ALONE, request, MEMORY) == {"Init0": [2], "Run0": [2, 4], "Run1": [3]}
 
 
-def test_cards_without_a_preference_are_distinct():
+def test_containers_without_preferences_get_distinct_cards():
     found = choose(ALONE, ask({"Init0": 1, "Run0": 2, "Run1": 1}), MEMORY)
     assert set(found["Init0"]) <= set(found["Run0"])
     assert len({*found["Run0"], *found["Run1"]}) == 3
 
 
-def test_two_cards_of_one_group_with_so_much_memory_leave_the_others_their_groups():
+def test_grouped_cards_with_minimum_memory_leave_groups_for_other_containers():
     request = ask(
         {"Init0": 1, "Run0": 2, "Run1": 1, "Run2": 2},
         {
@@ -152,7 +152,7 @@ def test_two_cards_of_one_group_with_so_much_memory_leave_the_others_their_group
     assert set(found["Init0"]) <= {3, 4}
 
 
-def test_four_cards_of_an_outer_group_and_two_of_an_inner_one_are_on_different_sockets():
+def test_outer_group_of_four_and_inner_group_of_two_use_different_sockets():
     outer = [card(f"gpugrp1/0/gpugrp0/{group}/gpu/{name}") for group, name in zip("ABCD", "abcd", strict=True)]
     inner = [card(f"gpugrp0/A/gpu/{name}") for name in "ab"]
     asked = {key: value for each in (*outer, *inner) for key, value in each.items()}
@@ -164,7 +164,7 @@ def test_four_cards_of_an_outer_group_and_two_of_an_inner_one_are_on_different_s
     assert two[0] % 2 == 0
 
 
-def test_what_fits_no_group_of_a_machine_fits_it_not():
+def test_request_larger_than_any_group_of_node_is_refused():
     request = ask({"Run0": 3}, {"Run0": {k: 1 for name in "abc" for k in card(f"gpugrp0/A/gpu/{name}")}})
     assert isinstance(place(build_empty_states(make_cards(8)), request, Policy.BINPACK, links=connect(EVEN)), Misfit)
     assert choose(UNEVEN, request) == {"Run0": [4, 5, 6]}

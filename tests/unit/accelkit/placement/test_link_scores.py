@@ -22,7 +22,7 @@ def score(rows, count, free=None, used_fraction=0.0):
     return score_set(connect(rows), count, cards, cards, used_fraction)
 
 
-def test_a_whole_group_is_taken_where_nothing_else_is_left_then_where_groups_stay_whole():
+def test_score_prefers_complete_group_then_nodes_with_unbroken_groups():
     scores = [
         score(FOUR, 4),
         score(SWITCHED, 4, range(4)),
@@ -35,7 +35,7 @@ def test_a_whole_group_is_taken_where_nothing_else_is_left_then_where_groups_sta
     assert scores[1:] == sorted(set(scores[1:]), reverse=True)
 
 
-def test_better_connections_win_over_what_is_broken_up():
+def test_link_quality_outweighs_broken_groups_in_score():
     worse = ["S", "H", "N", "?", "C"]
     scores = [score(draw_rows(2, lambda _a, _b, letter=letter: letter), 2) for letter in worse]
     assert scores == sorted(scores, reverse=True)
@@ -43,17 +43,17 @@ def test_better_connections_win_over_what_is_broken_up():
 
 
 @pytest.mark.parametrize("rows", [SWITCHED, FLAT, PAIRS, QUADS])
-def test_a_node_that_is_begun_is_used_up_before_another(rows):
+def test_partly_used_node_scores_higher_than_empty_node(rows):
     fresh, begun, last = score(rows, 1), score(rows, 1, range(1, 8), 1 / 8), score(rows, 1, [7], 7 / 8)
     assert fresh < begun < last
     assert score(rows, 2) <= score(rows, 2, range(2, 8)) <= score(rows, 2, [6, 7])
 
 
-def test_a_single_card_goes_where_it_leaves_no_other_alone():
+def test_single_card_scores_higher_on_node_with_unpaired_free_card():
     assert score(PAIRS, 1, range(1, 8), 1 / 8) > score(PAIRS, 1, range(2, 8), 1 / 8)
 
 
-def test_cards_that_others_share_break_nothing_up():
+def test_cards_already_shared_do_not_count_as_broken_groups():
     links = connect(QUADS)
     assert score_set(links, 2, 0b11, 0b11111100) > score_set(links, 2, 0b11, 0b11111111)
 
@@ -65,7 +65,7 @@ def test_cards_that_others_share_break_nothing_up():
     st.integers(0, 255),
     st.floats(0, 1.5),
 )
-def test_a_score_is_in_the_schedulers_range_and_0_where_nothing_fits(rows, count, free, empty, used_fraction):
+def test_score_is_within_scheduler_range_and_zero_if_nothing_fits(rows, count, free, empty, used_fraction):
     cards = (1 << len(rows)) - 1
     found = score_set(connect(rows), count, free & cards, empty & cards, used_fraction)
     assert 0 <= found <= MAX_SCORE

@@ -40,21 +40,21 @@ def put(states, rows, *containers, policy=TOPOLOGY, **more):
         (FLAT, "a", 2, "bc"),
     ],
 )
-def test_linked_cards_are_taken(rows, used, cards, chosen):
+def test_linked_cards_are_selected(rows, used, cards, chosen):
     assert put(hold(rows, used), rows, wants(cards)) == {"c": chosen}
 
 
-def test_a_container_may_ask_for_linked_cards_by_itself_and_for_any_where_the_cluster_does_not():
+def test_policy_of_container_overrides_policy_of_cluster():
     assert put(hold(QUADS, "a"), QUADS, wants(4, policy="topology"), policy=Policy.BINPACK) == {"c": "efgh"}
     assert put(hold(QUADS, "a"), QUADS, wants(4, policy="binpack")) == {"c": "bcde"}
 
 
-def test_containers_of_a_pod_leave_each_other_the_linked_cards():
+def test_containers_of_pod_leave_linked_cards_for_each_other():
     one, four = wants(1, name="one"), wants(4, name="four")
     assert put(hold(QUADS, "a"), QUADS, one, four) == {"one": "b", "four": "efgh"}
 
 
-def test_what_an_init_container_held_stays_and_the_cards_linked_to_it_are_added():
+def test_app_container_keeps_init_container_card_and_adds_linked_cards():
     first = wants(1, name="i", kind=Kind.INIT, allowed=frozenset({5}))
     states = [
         CardState(Card(state.card.id, "v", "m", 16, index=place), state.free_bytes, 1000, empty=True)
@@ -63,7 +63,7 @@ def test_what_an_init_container_held_stays_and_the_cards_linked_to_it_are_added(
     assert put(states, QUADS, first, wants(3)) == {"i": "f", "c": "efg"}
 
 
-def test_memory_is_taken_of_cards_that_others_share_before_an_empty_one_is_broken_into():
+def test_memory_share_prefers_shared_card_over_empty_card():
     states = hold(QUADS)
     states[6] = CardState(states[6].card, 8, 1000, empty=False)
     assert put(states, QUADS, wants(1, 4)) == {"c": "g"}
@@ -71,7 +71,7 @@ def test_memory_is_taken_of_cards_that_others_share_before_an_empty_one_is_broke
     assert put(states, QUADS, wants(1, 12)) == {"c": "e"}
 
 
-def test_constraints_hold_and_of_what_they_leave_the_best_is_taken():
+def test_best_linked_cards_are_selected_within_constraints():
     links = [(0, 7, "NVLink", 1), (1, 2, "XGMI", 1)]
     cards = [
         Card(c.id, "v", "m", 16, numa=place // 4, links=c.links) for place, c in enumerate(make_cards(8, (), links))
@@ -88,14 +88,14 @@ def test_constraints_hold_and_of_what_they_leave_the_best_is_taken():
     assert choose(numa="single", denied=frozenset()) == "ab"
 
 
-def test_a_card_that_takes_no_shares_is_in_no_set():
+def test_unhealthy_card_is_excluded_from_linked_sets():
     states = hold(QUADS)
     ill = Card("b", "v", "m", 16, health=Health.UNHEALTHY)
     states[1] = CardState(ill, 16, 1000, empty=True)
     assert put(states, QUADS, wants(4)) == {"c": "efgh"}
 
 
-def test_a_search_for_linked_cards_costs_the_same_steps_each_time():
+def test_search_for_linked_cards_uses_same_number_of_steps_every_time():
     def count():
         budget = Budget(10**6)
         place(hold(QUADS), PodRequest((wants(4),)), TOPOLOGY, budget, connect(QUADS))
@@ -104,7 +104,7 @@ def test_a_search_for_linked_cards_costs_the_same_steps_each_time():
     assert count() == count() <= 6
 
 
-def test_what_is_too_complex_to_choose_well_gets_any_cards():
+def test_placement_too_complex_for_links_falls_back_to_any_cards():
     rows = draw_rows(16, lambda _a, _b: "D")
     request = PodRequest(tuple(wants(8, 1, name=f"{number}") for number in range(60)))
     states = build_empty_states(make_cards(16, [500] * 16))
@@ -114,7 +114,7 @@ def test_what_is_too_complex_to_choose_well_gets_any_cards():
     assert isinstance(place(states, request, TOPOLOGY, links=connect(rows)), Assignment)
 
 
-def test_whole_cards_have_the_least_memory_that_is_asked_for():
+def test_whole_cards_have_requested_minimum_memory():
     states = build_empty_states(make_cards(4, [8, 16, 8, 32]))
     assert put(states, FLAT[:4], wants(2, min_memory_bytes=16), policy=Policy.BINPACK) == {"c": "bd"}
     assert put(states, FLAT[:4], wants(1, min_memory_bytes=17)) == {"c": "d"}
@@ -122,12 +122,12 @@ def test_whole_cards_have_the_least_memory_that_is_asked_for():
     assert misfit == Misfit(MisfitReason.CARD_MEMORY, 2, "17 B")
 
 
-def test_a_card_that_is_large_enough_and_taken_is_not_one_that_is_too_small():
+def test_occupied_card_that_is_large_enough_is_not_reported_as_too_small():
     states = hold(draw_rows(2, lambda _a, _b: "S"), "b", [8, 16])
     assert put(states, ("XS", "SX"), wants(1, min_memory_bytes=16)) is MisfitReason.WHOLE_CARDS
 
 
-def test_memory_that_nobody_knows_is_not_enough():
+def test_card_with_unknown_memory_fails_minimum_memory():
     states = build_empty_states([Card("a", "v", "m", None)])
     assert put(states, ("X",), wants(1)) == {"c": "a"}
     assert put(states, ("X",), wants(1, min_memory_bytes=1)) is MisfitReason.CARD_MEMORY
@@ -163,7 +163,7 @@ def test_cards_of_a_group_are_near_each_other(policy, used, groups, chosen):
         assert set(found["c"]) <= set(chosen)
 
 
-def test_each_card_of_a_group_has_the_memory_that_is_asked_for_it():
+def test_each_card_of_group_has_its_minimum_memory():
     rows, memory = draw_tree([2, 2]), [8, 32, 16, 32]
     states = build_empty_states(make_cards(4, memory))
     assert put(states, rows, grouped(CardGroup(Near.SWITCH, (32, 16)))) == {"c": "cd"}
@@ -172,12 +172,12 @@ def test_each_card_of_a_group_has_the_memory_that_is_asked_for_it():
     assert put(states, rows, grouped(CardGroup(Near.SOCKET, (32, 32)))) == {"c": "bd"}
 
 
-def test_of_groups_that_would_do_the_larger_one_is_left_whole():
+def test_smaller_sufficient_group_is_used_first():
     rows = draw_tree([4, 2])
     assert put(hold(rows), rows, grouped(TWO)) == {"c": "ef"}
 
 
-def test_groups_are_judged_by_the_cards_where_the_node_says_no_more():
+def test_groups_use_numa_nodes_of_cards_without_link_matrix():
     cards = [Card(name, "v", "m", 16, numa=number // 2) for number, name in enumerate("abcd")]
     request = PodRequest((grouped(CardGroup(Near.SOCKET, (0, 0)), denied=frozenset()),))
     states = [CardState(card, 16, 1000, empty=card.id != "a") for card in cards]
@@ -186,7 +186,7 @@ def test_groups_are_judged_by_the_cards_where_the_node_says_no_more():
     assert place(alone, request, Policy.BINPACK).reason is MisfitReason.CONSTRAINT
 
 
-def test_a_container_with_groups_takes_over_what_an_init_container_held():
+def test_container_with_groups_reuses_init_container_cards():
     first = wants(1, name="i", kind=Kind.INIT)
     assert put(hold(PAIRS, "ab"), PAIRS, first, grouped(TWO)) == {"i": "c", "c": "cd"}
     assert put(hold(PAIRS, "b"), PAIRS, first, grouped(TWO)) == {"i": "c", "c": "cd"}
@@ -196,7 +196,7 @@ def test_a_container_with_groups_takes_over_what_an_init_container_held():
     assert put(hold(SWITCHED), SWITCHED, several, grouped(TWO)) == {"i": "abc", "c": "ab"}
 
 
-def test_groups_among_many_cards_are_found_where_there_is_one_place_for_them():
+def test_only_free_group_among_many_cards_is_found():
     rows = draw_rows(24, lambda a, b: "S" if a // 2 == b // 2 else "C")
     free = {10, 11, 3, 5, 17}
     states = hold(rows, "".join(chr(97 + card) for card in range(24) if card not in free))
@@ -205,7 +205,7 @@ def test_groups_among_many_cards_are_found_where_there_is_one_place_for_them():
     assert put(states, rows, grouped(TWO, CardGroup(Near.ANY, (0,)))) == {"c": "dkl"}
 
 
-def test_a_puzzle_of_groups_ends():
+def test_hard_group_placement_is_refused_as_too_complex():
     rows = draw_rows(16, lambda a, b: "S" if (a + b) % 3 else "C")
     groups = [CardGroup(Near.SWITCH, (0, 0), number % 3) for number in range(8)]
     assert put(hold(rows), rows, grouped(*groups)) is MisfitReason.TOO_COMPLEX

@@ -28,24 +28,24 @@ def pair(letter, count, kind):
     return found.weights[0][1], found.names[0][1]
 
 
-def test_every_kind_of_connection_weighs_more_than_the_next():
+def test_connection_kinds_have_strictly_decreasing_weights():
     weights = [pair(*each)[0] for each in ORDER]
     assert weights == sorted(set(weights), reverse=True)
     assert weights[-1] == 0
 
 
-def test_nvswitch_and_nvlink_and_xgmi_weigh_the_same_and_each_further_link_as_much_again():
+def test_nvswitch_nvlink_and_xgmi_have_equal_weight_per_link():
     assert [pair("W", 1, "NVSwitch")[0], pair("D", 1, "NVLink")[0], pair("D", 1, "XGMI")[0]] == [8, 8, 8]
     assert [pair("D", count, "NVLink")[0] for count in (2, 4, 18)] == [16, 32, 144]
 
 
 @pytest.mark.parametrize(("count", "weight"), [(0, 8), (-5, 8), (10**30, 8 * 36)])
-def test_no_number_of_links_is_accepted_that_no_card_has(count, weight):
+def test_implausible_link_count_is_clamped(count, weight):
     cards = make_cards(2, links=[(0, 1, "NVLink", count)])
     assert find_links(cards, ("XD", "DX")).weights[0][1] == weight
 
 
-def test_connections_are_called_what_people_call_them():
+def test_each_connection_kind_has_expected_name():
     assert [pair(*each)[1] for each in ORDER] == [
         *("3 NVLink", "XGMI", "XGMI hive", "Xe-link", "PCI switch", "PCI switches", "PCI root", "NUMA node"),
         *("unknown", "other NUMA node"),
@@ -53,13 +53,13 @@ def test_connections_are_called_what_people_call_them():
     assert pair("D", 1, "x" * 1000)[1] == "x" * 39 + "…"
 
 
-def test_a_set_is_described_by_its_pairs_the_strongest_first():
+def test_set_description_counts_pairs_strongest_first():
     assert connect(QUADS).describe([7, 0, 1, 2]) == {"link": 3, "other NUMA node": 3}
     assert connect(QUADS).describe([3]) == {}
 
 
 @pytest.mark.parametrize("rows", [(), ("X",), ("XS", "SX", "SS"), ("XSS", "SXS", "SS")])
-def test_without_a_matrix_that_fits_the_cards_say_it_themselves(rows):
+def test_connections_are_derived_from_cards_without_valid_matrix(rows):
     cards = [
         Card("a", "v", "m", 1, numa=0, pci_root="pci0000:00"),
         Card("b", "v", "m", 1, numa=0, pci_root="pci0000:00"),
@@ -72,7 +72,7 @@ def test_without_a_matrix_that_fits_the_cards_say_it_themselves(rows):
     assert names[0] == ("", "PCI root", "NUMA node", "other NUMA node", "unknown", "NVLink")
 
 
-def test_the_connections_of_like_machines_are_one_object():
+def test_identical_machines_share_one_connections_object():
     def machine(prefix):
         cards = make_cards(8, links=[(a, b, "NVLink", 1) for a in range(8) for b in range(8) if a // 4 == b // 4 != a])
         return [
@@ -88,22 +88,22 @@ def test_the_connections_of_like_machines_are_one_object():
     assert find_links(machine("x")) is find_links(machine("y"))
 
 
-def test_the_matrix_and_the_links_of_the_cards_say_the_same():
+def test_matrix_and_card_links_produce_same_connections():
     links = [(a, b, "NVLink", 1) for a in range(8) for b in range(8) if a // 4 == b // 4 and a != b]
     assert connect(QUADS, links) is connect(draw_rows(8, lambda _a, _b: "C"), links)
 
 
-def test_more_cards_than_any_machine_has_are_not_compared():
+def test_connections_of_more_than_128_cards_are_not_computed():
     assert find_links([Card(f"{number}", "v", "m", 1) for number in range(129)]) is None
 
 
-def test_some_of_the_cards_keep_their_connections():
+def test_restrict_keeps_connections_of_remaining_cards():
     part = restrict(connect(QUADS), (1, 2, 5))
     assert (part.weights, part.names[0]) == (((0, 8, 0), (8, 0, 0), (0, 0, 0)), ("", "link", "other NUMA node"))
 
 
 @given(st.lists(st.text("DWSMHNCX?z", min_size=4, max_size=4), min_size=4, max_size=4), st.data())
-def test_whatever_a_node_says_a_connection_is_the_same_from_both_ends(rows, data):
+def test_connections_are_symmetric_for_any_input(rows, data):
     ends = st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from(["NVLink", "odd"]), st.integers(-1, 40))
     links = [each for each in data.draw(st.lists(ends, max_size=5)) if each[0] != each[1]]
     found = connect(rows, links)

@@ -32,7 +32,7 @@ def fits(states, *containers):
     return isinstance(place(states, PodRequest(containers), Policy.BINPACK), Assignment)
 
 
-def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
+def test_misfit_reasons_have_names_used_by_dialects():
     assert {each.name: each.value for each in MisfitReason} == {
         "MEMORY": "InsufficientMemory",
         "MEMORY_CARDS": "InsufficientMemoryOnCards",
@@ -58,7 +58,7 @@ def test_reasons_have_the_names_by_which_dialects_give_their_sentences():
     }
 
 
-def test_the_error_of_a_misfit_carries_it_and_says_it():
+def test_misfit_error_carries_misfit_and_formats_message():
     found = MisfitError(Misfit(MisfitReason.MODEL, detail="x"))
     assert (str(found), found.misfit) == (
         "cannot reserve cards: NoCardOfModel x",
@@ -84,44 +84,44 @@ def test_the_error_of_a_misfit_carries_it_and_says_it():
         (wants(1, link="any", number=2), Misfit(MisfitReason.CONSTRAINT, 2, "c")),
     ],
 )
-def test_a_container_that_finds_no_card_says_what_it_lacks(container, expected):
+def test_misfit_names_resource_that_container_lacks(container, expected):
     assert misfit(cards(16, 16), container) == expected
 
 
-def test_the_reason_is_that_of_the_container_that_got_furthest():
+def test_misfit_reports_reason_of_last_container_that_search_reached():
     states = cards(16, 16)
     assert misfit(states, wants(4, name="p"), wants(17, name="q", number=2)).reason is MisfitReason.MEMORY_CARDS
     assert misfit(states, wants(17, name="p"), wants(4, name="q", model="x")).reason is MisfitReason.MEMORY
 
 
-def test_models_that_some_cards_have_are_no_reason():
+def test_model_present_on_some_cards_is_not_misfit_reason():
     states = [*cards(16), *build_empty_states([Card("z", "v", "n", 16)])]
     assert misfit(states, wants(4, model="n", number=2)).reason is MisfitReason.MEMORY_CARDS
 
 
 @pytest.mark.parametrize(("memory", "found"), [(None, False), (0, False), (1, True)])
-def test_compute_is_shared_of_cards_with_memory_to_share_only(memory, found):
+def test_compute_is_shared_only_on_cards_with_shareable_memory(memory, found):
     assert fits(cards(memory), wants(0, 100)) is found
 
 
-def test_the_smallest_card_is_shared_in_full():
+def test_smallest_card_can_be_fully_allocated():
     assert fits(cards(1), wants(1))
     assert not fits(cards(1), wants(2))
 
 
-def test_a_card_of_which_the_pod_has_compute_is_not_given_to_it_whole():
+def test_card_with_compute_share_of_pod_is_not_assigned_whole_to_same_pod():
     assert fits(cards(16, 16), wants(0, 100, name="p"), wants(name="q"))
     assert misfit(cards(16), wants(0, 100, name="p"), wants(name="q")).reason is MisfitReason.WHOLE_CARDS
 
 
-def test_whole_cards_passed_on_are_judged_one_by_one_where_one_is_drawn():
+def test_reused_whole_cards_are_checked_individually_when_one_is_drawn():
     states = build_empty_states([Card(name, "v", "m", 16, numa=number) for number, name in enumerate("abc")])
     init = wants(name="i", kind=Kind.INIT, number=3)
     assert fits(states, init, wants(numa="single"))
     assert misfit(states, init, wants(numa="single", number=2)) == Misfit(MisfitReason.REUSE, 2, "c")
 
 
-def test_whole_cards_passed_on_must_all_be_linked_where_two_are_drawn():
+def test_reused_whole_cards_must_all_be_linked_when_two_are_drawn():
     ring = {"a": ("b", "c"), "b": ("c",), "c": ()}
     linked = build_empty_states(
         [Card(name, "v", "m", 16, links=tuple(Link(to, "x") for to in ring[name])) for name in ring]
@@ -132,14 +132,14 @@ def test_whole_cards_passed_on_must_all_be_linked_where_two_are_drawn():
     assert misfit(linked, init, wants(link="y", number=2)).reason is MisfitReason.REUSE
 
 
-def test_a_pool_of_init_containers_is_passed_on_up_to_its_last_unit():
+def test_init_container_pool_is_reused_up_to_its_last_unit():
     init = wants(4, name="i", kind=Kind.INIT, number=2)
     assert fits(cards(4, 4), init, wants(4, number=2))
     assert not fits(cards(4, 4), init, wants(4), wants(4, name="d"))
     assert fits(cards(8), wants(8, name="i", kind=Kind.INIT), wants(3), wants(5, name="d"))
 
 
-def test_alike_cards_are_tried_once_however_deep_the_search_goes_back():
+def test_identical_cards_are_tried_once_at_every_search_depth():
     filling = [wants(4, name=f"{number}") for number in range(6)]
     assert misfit(cards(16, 16, 16, 16, 16, 16), *filling, wants(20)).reason is MisfitReason.MEMORY
 
@@ -149,7 +149,7 @@ def different(count):
     return [CardState(Card(f"{each}", "v", "m", 10_000), each + 1, 1000, empty=False) for each in range(count)]
 
 
-def test_a_search_is_given_up_after_1000_steps_and_what_a_straight_search_takes():
+def test_search_limit_is_1000_steps_plus_steps_of_straight_search():
     policy, request = Policy.BINPACK, PodRequest((wants(1, numa="single"),))
     assert limit_steps(500, request.containers) == 1502
     enough, too_little = Budget(500), Budget(499)
@@ -158,25 +158,25 @@ def test_a_search_is_given_up_after_1000_steps_and_what_a_straight_search_takes(
     assert (enough.steps, too_little.is_spent()) == (0, True)
 
 
-def test_a_pod_of_128_containers_is_placed_and_one_of_more_is_not():
+def test_pod_with_128_containers_is_placed_and_larger_pod_is_refused():
     pod = [wants(1, name=f"{number}") for number in range(129)]
     assert fits(cards(10_000), *pod[:128])
     assert misfit(cards(10_000), *pod) == Misfit(MisfitReason.TOO_COMPLEX)
 
 
-def test_policies_have_the_names_that_users_write():
+def test_policies_have_documented_names():
     assert [each.value for each in Policy] == ["binpack", "spread", "topology", "fragmentation"]
 
 
 @pytest.mark.parametrize(
     ("used", "packed"), [(-0.5, 0), (0.0, 0), (1e-9, 1), (0.2, 3), (0.5, 5), (0.9, 9), (1.0, 10), (1.5, 10), (9.0, 10)]
 )
-def test_nodes_score_one_for_the_first_share_and_ten_when_full(used, packed):
+def test_node_score_is_one_for_first_share_and_ten_when_full(used, packed):
     assert MAX_SCORE == 10
     assert score_node(Policy.BINPACK, used) == packed
     assert score_node(Policy.SPREAD, used) == 10 - packed
 
 
-def test_cards_are_ranked_by_what_is_free_and_then_by_their_place():
+def test_cards_are_ranked_by_free_amount_then_index():
     assert rank_card(Policy.BINPACK, 7, 2) == (7, 2)
     assert rank_card(Policy.SPREAD, 7, 2) == (-7, 2)

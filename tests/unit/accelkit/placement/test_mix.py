@@ -11,13 +11,13 @@ def observe(mix, task, times):
         mix.observe(task)
 
 
-def test_nothing_is_known_at_first():
+def test_task_without_cards_is_not_counted_in_mix():
     mix = TaskMix()
     mix.observe(TaskType(0, 0, 1000))
     assert (mix.epoch, mix.list_types()) == (0, [])
 
 
-def test_parts_are_those_of_all_that_came():
+def test_type_shares_are_relative_frequencies():
     mix = TaskMix()
     half, whole = TaskType(1, 500), TaskType(1, 0)
     for _ in range(module._EPOCH):
@@ -26,7 +26,7 @@ def test_parts_are_those_of_all_that_came():
     assert dict(mix.list_types()) == pytest.approx({half: 0.75, whole: 0.25}, abs=0.01)
 
 
-def test_what_came_long_ago_counts_less(monkeypatch):
+def test_older_tasks_have_less_weight_in_mix(monkeypatch):
     monkeypatch.setattr(module, "_HALF_LIFE", 100)
     mix = TaskMix()
     old, new = TaskType(1, 500), TaskType(1, 0)
@@ -35,7 +35,7 @@ def test_what_came_long_ago_counts_less(monkeypatch):
     assert dict(mix.list_types())[new] > 0.99
 
 
-def test_epochs_are_short_at_first_and_long_later():
+def test_epochs_are_short_initially_and_longer_later():
     mix, epochs = TaskMix(), []
     for _ in range(4 * module._EPOCH):
         mix.observe(TaskType(1, 500))
@@ -44,7 +44,7 @@ def test_epochs_are_short_at_first_and_long_later():
     assert epochs[-1] - epochs[2 * module._EPOCH] <= 2
 
 
-def test_a_few_types_stand_for_all_and_none_is_lost():
+def test_mix_is_limited_to_few_types_and_keeps_every_size():
     mix = TaskMix()
     for number in range(module._EPOCH):
         mix.observe(TaskType(1 + number % 2, 100 * (number % 7), cpu_milli=number))
@@ -55,7 +55,7 @@ def test_a_few_types_stand_for_all_and_none_is_lost():
     assert {(task.cards, task.memory_bytes) for task, _ in types} == {(c, 100 * m) for c in (1, 2) for m in range(7)}
 
 
-def test_a_rare_type_is_counted_with_the_one_most_like_it(monkeypatch):
+def test_rare_type_is_merged_into_most_similar_type(monkeypatch):
     monkeypatch.setattr(module, "_MOST_TYPES", 2)
     monkeypatch.setattr(module, "_MOST_SIZES", 2)
     mix = TaskMix()
@@ -67,7 +67,7 @@ def test_a_rare_type_is_counted_with_the_one_most_like_it(monkeypatch):
     assert dict(mix.list_types()) == pytest.approx({small: 0.6, large: 0.4}, abs=0.01)
 
 
-def test_no_more_types_are_remembered_than_fit(monkeypatch):
+def test_number_of_remembered_types_is_limited(monkeypatch):
     monkeypatch.setattr(module, "_MOST_REMEMBERED", 50)
     mix = TaskMix()
     for number in range(4 * module._EPOCH):
@@ -75,7 +75,7 @@ def test_no_more_types_are_remembered_than_fit(monkeypatch):
     assert len(mix._counts) <= 50 + module._EPOCH
 
 
-def test_of_many_cards_one_that_needs_much_of_its_host_stands_for_all_but_the_rare_ones():
+def test_representative_of_multi_card_tasks_has_high_cpu_request():
     mix = TaskMix()
     hosts = [*[1000] * 12, *[8000] * 9, 64_000]
     for cpu in hosts:

@@ -68,7 +68,7 @@ def list_plainly(links, set_request, ranks=()):
 
 
 @given(st.data(), machines())
-def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
+def test_rank_sets_order_equals_exhaustive_comparison(data, links):
     set_request = data.draw(desired_sets(len(links.weights)))
     ranks = data.draw(
         st.just(()) | st.lists(st.integers(0, 3), min_size=len(links.weights), max_size=len(links.weights))
@@ -77,7 +77,7 @@ def test_sets_come_in_the_order_that_a_plain_comparison_finds(data, links):
 
 
 @given(st.data(), machines(most=10))
-def test_the_search_among_many_cards_finds_what_no_exchange_of_one_card_betters(data, links):
+def test_seek_set_result_cannot_be_improved_by_exchanging_one_card(data, links):
     set_request = data.draw(desired_sets(len(links.weights)))
     found = seek_set(links, set_request)
     plainly = list_plainly(links, set_request)
@@ -92,7 +92,7 @@ def test_the_search_among_many_cards_finds_what_no_exchange_of_one_card_betters(
 
 
 @pytest.mark.parametrize(("count", "most"), [(2, 8), (4, 8), (8, 8), (12, 3)])
-def test_of_many_cards_the_linked_ones_are_found(count, most):
+def test_linked_cards_are_found_among_many_cards(count, most):
     links = connect(draw_rows(24, lambda a, b: "D" if a // 8 == b // 8 else "H"))
     # Each first card of eight is held, and the first eight are short of three.
     free = mask(card for card in range(24) if card % 8 and card not in {1, 2})
@@ -102,21 +102,21 @@ def test_of_many_cards_the_linked_ones_are_found(count, most):
     assert weakest >= (most if count <= 7 else 3)
 
 
-def test_few_free_cards_of_many_are_compared_in_all_sets():
+def test_all_sets_of_few_free_cards_are_compared():
     links = connect(draw_rows(26, lambda a, b: "D" if abs(a - b) == 13 else "C"))
     free = mask((3, 9, 15, 22, 24))
     assert next(rank_sets(links, SetRequest(2, free, free))) == (9, 22)
     assert len(list(rank_sets(links, SetRequest(2, free, free), range(26)))) == 10
 
 
-def test_two_links_are_better_than_one():
+def test_two_links_rank_higher_than_one():
     links = [(a, b, "NVLink", 2 if b - a == 1 else 1) for a in range(4) for b in range(a + 1, 4)]
     found = connect(draw_rows(4, lambda _a, _b: "D"), links)
     assert next(rank_sets(found, SetRequest(2, 0b1101, 0b1101))) == (2, 3)
     assert found.describe((2, 3)) == {"2 NVLink": 1}
 
 
-def test_of_cards_that_are_alike_the_smaller_are_taken():
+def test_smaller_cards_are_preferred_among_equal_sets():
     assert next(rank_sets(connect(SWITCHED), SetRequest(2, 255, 255), [9, 9, 9, 5, 9, 9, 5, 9])) == (3, 6)
     # The sum of what two inventories may say at most is no number of 64 bits.
     assert next(
@@ -127,7 +127,7 @@ def test_of_cards_that_are_alike_the_smaller_are_taken():
     )
 
 
-def test_a_search_among_more_sets_is_more_steps_whatever_was_found_before():
+def test_search_steps_grow_with_number_of_sets_and_ignore_cached_results():
     links = connect(SWITCHED)
     set_request = SetRequest(4, 255, 255)
     first = count_steps(links, set_request)

@@ -24,7 +24,7 @@ def run(*arguments):
     return done.exit_code, done.output
 
 
-def test_what_is_installed_is_listed_with_its_distribution(site):
+def test_command_lists_plugins_with_their_distribution(site):
     site.install(
         "acme",
         "1.2",
@@ -48,7 +48,7 @@ def test_what_is_installed_is_listed_with_its_distribution(site):
     ]
 
 
-def test_without_any_the_table_says_so(site):
+def test_table_reports_that_no_plugins_are_installed(site):
     code, text = run()
     assert (code, json.loads(run("-o", "json")[1])) == (0, [])
     assert "no plug-ins of other distributions are installed" in text
@@ -76,7 +76,7 @@ def profile(source):
         ("profiles", "acme", profile("umbra"), "refers to memory sources that are not installed: umbra"),
     ],
 )
-def test_what_is_wrong_is_told_and_the_others_are_listed(site, group, name, code, problem):
+def test_command_reports_broken_plugin_and_lists_valid_plugins(site, group, name, code, problem):
     reference = "acme:read" if group == "profiles" else "acme"
     site.install("acme", files={"acme.py": code}, **{group: f"{name} = {reference}"})
     site.install("well", files={"well.py": GOOD}, policies="well = well")
@@ -90,6 +90,6 @@ def test_what_is_wrong_is_told_and_the_others_are_listed(site, group, name, code
     assert problem in run()[1]
 
 
-def test_a_profile_whose_sources_are_there_is_well(site):
+def test_command_succeeds_for_profile_with_known_source(site):
     site.install("acme", files={"acme.py": profile("table")}, profiles="acme = acme:read")
     assert run()[0] == 0

@@ -14,17 +14,17 @@ def load(name="tight", group=POLICIES):
     return find_plugin(group, name, ()).load()
 
 
-def test_the_groups_are_those_that_are_documented():
+def test_plugin_groups_match_documented_groups():
     assert list(KINDS) == [PROFILES, DIALECTS, POLICIES, MEMORY_SOURCES]
     assert list(KINDS) == [f"accelkit.{name}" for name in ("profiles", "dialects", "policies", "memory_sources")]
 
 
-def test_without_other_distributions_there_are_no_plug_ins(site):
+def test_no_plugins_are_listed_without_other_distributions(site):
     assert list_plugins() == ()
     assert find_plugin(POLICIES, "tight", ()) is None
 
 
-def test_a_plug_in_is_found_without_running_any_of_it(site):
+def test_plugins_are_listed_without_importing_them(site):
     site.install(
         "acme-x", "2.1", files={"acme.py": "raise SystemExit"}, policies="tight = acme:tight", dialects="acme = acme"
     )
@@ -38,7 +38,7 @@ def test_a_plug_in_is_found_without_running_any_of_it(site):
     assert "acme" not in sys.modules
 
 
-def test_a_module_or_something_in_one_is_loaded(site):
+def test_plugin_can_be_module_or_attribute(site):
     site.install("acme", files={"acme.py": f"{MADE}class A:\n    b = 7\n"}, policies="whole = acme\ntight = acme:A.b")
     assert load() == 7
     assert load("whole") is sys.modules["acme"]
@@ -58,7 +58,7 @@ def test_a_module_or_something_in_one_is_loaded(site):
         (MADE, "../acme", "refers to '../acme', which is not a module or an attribute of a module"),
     ],
 )
-def test_what_cannot_be_loaded_is_told_with_its_distribution_and_what_to_do(site, code, reference, problem):
+def test_load_error_names_distribution_and_next_step(site, code, reference, problem):
     site.install("acme", files={"acme.py": code}, policies=f"tight = {reference}")
     with pytest.raises(PluginError) as raised:
         load()
@@ -67,13 +67,13 @@ def test_what_cannot_be_loaded_is_told_with_its_distribution_and_what_to_do(site
 
 
 @pytest.mark.parametrize("name", ["Tight", "-tight", "tight!", "a" * 64])
-def test_a_name_that_nobody_could_write_is_refused(site, name):
+def test_invalid_plugin_name_is_refused(site, name):
     site.install("acme", files={"acme.py": MADE}, policies=f"{name} = acme")
     with pytest.raises(PluginError, match="has an invalid name: use lower-case letters"):
         load(name)
 
 
-def test_a_name_of_accelkits_own_is_refused_with_both_distributions(site):
+def test_plugin_name_reserved_by_accelkit_is_refused(site):
     site.install("acme", policies="tight = acme")
     with pytest.raises(
         PluginError, match=r"policy name tight is ambiguous: .* accelkit \S+ and in acme 1\.0; uninstall acme$"
@@ -83,7 +83,7 @@ def test_a_name_of_accelkits_own_is_refused_with_both_distributions(site):
     assert find_plugin(DIALECTS, "tight", {"tight"}) is None
 
 
-def test_a_name_that_two_have_is_refused_with_both_and_loads_neither(site):
+def test_plugin_name_defined_twice_is_refused_without_loading(site):
     site.install("acme", files={"acme.py": "raise SystemExit"}, policies="tight = acme")
     site.install("umbra", "2", policies="tight = umbra\nloose = umbra")
     with pytest.raises(PluginError, match=r"tight is ambiguous: .* acme 1\.0 and in umbra 2; uninstall acme or umbra$"):
@@ -91,7 +91,7 @@ def test_a_name_that_two_have_is_refused_with_both_and_loads_neither(site):
     assert find_plugin(POLICIES, "loose", ()).distribution == "umbra"
 
 
-def test_of_two_copies_of_a_distribution_the_first_on_the_path_counts(site, tmp_path, monkeypatch):
+def test_first_copy_of_distribution_on_path_is_used(site, tmp_path, monkeypatch):
     site.install("Acme.X", "1", policies="tight = acme")
     first = type(site)(tmp_path)
     first.install("acme-x", "2", policies="tight = acme")
@@ -101,14 +101,14 @@ def test_of_two_copies_of_a_distribution_the_first_on_the_path_counts(site, tmp_
 
 
 @pytest.mark.parametrize("text", ["[accelkit.policies]\nno equals sign\n", "\x00[", "[accelkit.policies]\n= x\n"])
-def test_a_damaged_distribution_hides_no_other(site, caplog, text):
+def test_damaged_distribution_does_not_hide_other_plugins(site, caplog, text):
     site.install("acme", files={"broken-1.dist-info/entry_points.txt": text}, policies="tight = acme")
     with caplog.at_level(logging.WARNING):
         assert find_plugin(POLICIES, "tight", ()) is not None
     assert all("broken-1.dist-info" in each.getMessage() for each in caplog.records)
 
 
-def test_what_a_service_uses_of_others_is_named_with_its_distribution(site):
+def test_plugins_in_use_are_described_with_their_distribution(site):
     site.install("acme", policies="tight = acme\nloose = acme", dialects="native-2 = acme")
     used = {POLICIES: ["tight"], DIALECTS: ("native",), PROFILES: {}}
     assert describe_plugins(used) == ["policy tight of acme 1.0"]

@@ -63,14 +63,14 @@ def chosen(policy, *containers, taken=()):
     return [[share.card for share in shares] for shares in found.containers.values()]
 
 
-def test_policies_are_ours_and_those_of_other_distributions(site):
+def test_policy_names_include_plugins(site):
     assert list_policy_names() == [each.value for each in Policy]
     site.install("acme", files={"acme.py": "raise SystemExit"}, policies="tight = acme")
     assert list_policy_names() == [*(each.value for each in Policy), "tight"]
     assert load_policy("spread") is Policy.SPREAD
 
 
-def test_a_policy_of_another_distribution_ranks_cards_and_ties_go_to_the_smallest_number(plug):
+def test_plugin_policy_ranks_cards_and_ties_use_lowest_index(plug):
     tight = plug()
     assert chosen(tight, wants(4)) == [["small"]]
     assert chosen(tight, wants(4), taken=(60, 1, 0)) == [["small"]]
@@ -79,7 +79,7 @@ def test_a_policy_of_another_distribution_ranks_cards_and_ties_go_to_the_smalles
     assert chosen(tight, wants(20)) == [["large"]]
 
 
-def test_it_sees_what_the_containers_before_took_and_no_card_that_takes_nothing(plug):
+def test_plugin_policy_receives_current_state_of_usable_cards(plug):
     last = plug(rank="(-sum(each.free_bytes for each in node) if len(node) == 3 else 0, card.free_bytes)[1]")
     assert chosen(last, wants(10, "a"), wants(10, "b")) == [["small"], ["other"]]
     empties = plug(rank="card.empty * 100 + card.free_compute")
@@ -89,7 +89,7 @@ def test_it_sees_what_the_containers_before_took_and_no_card_that_takes_nothing(
     assert isinstance(place(bad, PodRequest((wants(4),)), counted), Assignment)
 
 
-def test_a_container_names_policies_of_ours_alone(plug):
+def test_container_cannot_select_plugin_policy(plug):
     tight = plug()
     assert chosen(tight, wants(4, policy="spread")) == [["large"]]
     assert choose_policy("", tight) is tight
@@ -115,7 +115,7 @@ def test_a_container_names_policies_of_ours_alone(plug):
         ({"score": "node[7]"}, "score_node failed with IndexError"),
     ],
 )
-def test_what_answers_nothing_sensible_is_refused_when_it_is_loaded(plug, expressions, problem):
+def test_plugin_policy_with_invalid_result_is_refused_on_load(plug, expressions, problem):
     with pytest.raises(PluginError) as raised:
         plug(**expressions)
     assert raised.value.message.startswith(f"cannot use policy tight of acme 1.0: {problem}")
@@ -123,7 +123,7 @@ def test_what_answers_nothing_sensible_is_refused_when_it_is_loaded(plug, expres
 
 
 @pytest.mark.parametrize("lacking", ["rank_card", "score_node"])
-def test_what_lacks_a_function_is_no_policy(site, lacking):
+def test_plugin_policy_without_required_function_is_refused(site, lacking):
     code = CODE.format(**SMALLEST).replace(f"def {lacking}", "def something_else")
     site.install("acme", files={"acme.py": code}, policies="tight = acme")
     with pytest.raises(PluginError, match="is invalid: acme must define rank_card and score_node"):
@@ -145,7 +145,7 @@ def args(memory=4, annotations=None):
     return msgspec.convert(body, Args)
 
 
-def test_nodes_are_scored_by_it_again_when_they_change(plug):
+def test_nodes_are_rescored_by_plugin_policy_after_change(plug):
     tight = plug(score="min(most, round(most * sum(each.free_bytes for each in node) / 64))")
     ledger, verbs = make_verbs(tight)
     scores = lambda: {each.Host: each.Score for each in verbs.prioritize(args())}  # noqa: E731 - asked twice
@@ -160,7 +160,7 @@ def test_nodes_are_scored_by_it_again_when_they_change(plug):
     }
 
 
-def test_one_that_fails_later_refuses_the_pod_and_holds_nothing(plug):
+def test_failing_plugin_policy_refuses_pod_and_reserves_nothing(plug):
     later = plug(rank="1 / (card.card.id != 'small-a')", score="len(node) // (node[0].card.id != 'small-a')")
     ledger, verbs = make_verbs(later)
     assert asyncio.run(verbs.filter(args())).NodeNames == ["small", "large"]
@@ -174,7 +174,7 @@ def test_one_that_fails_later_refuses_the_pod_and_holds_nothing(plug):
     assert ledger.reserve(PodRef("d", "q", "q"), "large", PodRequest((wants(4),)), later)
 
 
-def test_it_is_shown_by_its_name(plug):
+def test_plugin_policy_is_formatted_as_its_name(plug):
     tight = plug()
     assert isinstance(tight, PluggedPolicy)
     assert str(tight) == "tight"

@@ -51,7 +51,7 @@ def acme(site):
     return install
 
 
-def test_a_profile_and_a_dialect_of_another_distribution_are_read_as_our_own_are(acme):
+def test_plugin_profile_and_dialect_are_loaded_like_builtin_ones(acme):
     ours = list(load_profiles())
     acme()
     assert list(load_profiles()) == sorted([*ours, "acme"])
@@ -64,7 +64,7 @@ def test_a_profile_and_a_dialect_of_another_distribution_are_read_as_our_own_are
     assert found.format_misfit(Misfit(MisfitReason.MEMORY)) == "insufficient memory in one card"
 
 
-def test_what_admission_policies_guard_includes_that_of_other_distributions(acme):
+def test_guarded_keys_include_keys_of_plugins(acme):
     before = list_guarded_keys()
     acme()
     keys = list_guarded_keys()
@@ -73,14 +73,14 @@ def test_what_admission_policies_guard_includes_that_of_other_distributions(acme
     assert set(keys.node_labels) - set(before.node_labels) == {"acme.example/count"}
 
 
-def test_the_path_of_a_dialect_of_another_distribution_counts_where_it_is_in_use(acme):
+def test_extender_path_of_plugin_dialect_is_listed_only_if_dialect_is_enabled(acme):
     acme()
     assert "/acme-scheduler" not in list_extender_paths()
     assert "/acme-scheduler" in list_extender_paths(["native", "acme"])
 
 
 @pytest.mark.parametrize("made", ["PROFILE", "lambda: PROFILE", "lambda: __import__('json').dumps(PROFILE)"])
-def test_a_document_may_be_what_a_callable_returns(site, made):
+def test_profile_document_can_be_returned_by_callable(site, made):
     code = f"{MADE}PROFILE = {PROFILE!r}\nread = {made}\n"
     site.install("acme", files={"acme.py": code}, profiles="acme = acme:read")
     if made == "PROFILE":
@@ -107,26 +107,26 @@ def test_a_document_may_be_what_a_callable_returns(site, made):
         ),
     ],
 )
-def test_a_bad_document_is_told_with_its_distribution(acme, document, problem):
+def test_invalid_document_is_reported_with_its_distribution(acme, document, problem):
     acme(profiles=document)
     with pytest.raises(PluginError) as raised:
         load_profiles()
     assert raised.value.message.startswith(f"the profile acme of acme 1.0 {problem}")
 
 
-def test_devices_that_two_profiles_take_are_named_with_both(acme):
+def test_overlapping_pci_devices_are_reported_with_both_profiles(acme):
     acme(profiles={**PROFILE, "discovery": {"kind": "pci", "vendor": "10de", "classes": ["0302", "1200"]}})
     with pytest.raises(PluginError, match=r"acme 1\.0 matches PCI devices \(10de:0302\), as the profile nvidia does"):
         load_profiles()
 
 
-def test_a_missing_file_is_told_with_its_distribution(site):
+def test_missing_file_is_reported_with_its_distribution(site):
     site.install("acme", files={"acme/__init__.py": MADE}, dialects="acme = acme")
     with pytest.raises(PluginError, match=r"dialect acme of acme 1\.0 cannot be read: FileNotFoundError"):
         load_dialect("acme")
 
 
-def test_a_broken_profile_is_left_out_by_those_who_serve_cards_and_told_once(acme, caplog):
+def test_broken_profile_is_skipped_and_logged_once(acme, caplog):
     acme(profiles="a: [")
     with pytest.raises(PluginError):
         load_profiles()
@@ -138,13 +138,13 @@ def test_a_broken_profile_is_left_out_by_those_who_serve_cards_and_told_once(acm
     assert [each.getMessage().partition(" cannot")[0] for each in caplog.records] == ["the profile acme of acme 1.0"]
 
 
-def test_pods_are_counted_while_a_profile_is_broken(acme):
+def test_device_resources_are_recognized_despite_broken_profile(acme):
     acme(profiles="discovery: [")
     assert list_device_resources(load_dialect("native")).memory
     assert is_plugin_resource("nvidia.com/gpu")
 
 
-def test_who_has_cards_of_a_vendor_whose_profile_is_broken_does_not_go_on_without_them(acme):
+def test_broken_profile_is_an_error_if_its_vendor_is_required(acme):
     acme(profiles="a: [")
     known = load_usable_profiles()
     known.require(["nvidia", "somebody"])
@@ -152,7 +152,7 @@ def test_who_has_cards_of_a_vendor_whose_profile_is_broken_does_not_go_on_withou
         known.require(["nvidia", "acme"])
 
 
-def test_a_profile_with_a_name_of_ours_is_not_used_and_does_not_stop_those_who_use_ours(acme, caplog):
+def test_profile_with_builtin_name_is_ignored_and_logged(acme, caplog):
     acme(profile="nvidia")
     with pytest.raises(PluginError, match=r"name nvidia is ambiguous: it is defined in accelkit \S+ and in acme 1\.0"):
         load_profiles()
@@ -163,7 +163,7 @@ def test_a_profile_with_a_name_of_ours_is_not_used_and_does_not_stop_those_who_u
     known.require(["nvidia"])
 
 
-def test_a_dialect_with_a_name_of_ours_is_refused_with_both_distributions(acme):
+def test_dialect_with_builtin_name_is_refused_with_both_distributions(acme):
     acme(dialect="gas")
     with pytest.raises(PluginError, match=r"name gas is ambiguous: .* in accelkit \S+ and in acme 1\.0"):
         load_dialect("gas")
@@ -175,7 +175,7 @@ def test_a_dialect_with_a_name_of_ours_is_refused_with_both_distributions(acme):
     assert "gpu.intel.com/i915" in gas.resources.counts
 
 
-def test_a_broken_dialect_stops_nobody_who_does_not_name_it(acme, caplog):
+def test_broken_dialect_fails_only_when_named(acme, caplog):
     acme(dialects={"resources": {"memory": 3}})
     assert "acme" in list_dialect_names()
     assert load_dialect("native").name == "native"
@@ -189,6 +189,6 @@ def test_a_broken_dialect_stops_nobody_who_does_not_name_it(acme, caplog):
         list_assignment_keys()
 
 
-def test_a_dialect_that_nobody_has_may_be_that_of_a_distribution_that_is_not_installed(site):
+def test_unknown_dialect_error_suggests_installing_distribution(site):
     with pytest.raises(ProfileError, match=r"unknown dialect 'acme'; choose one of .*, or install the distribution"):
         load_dialect("acme")

@@ -10,11 +10,11 @@ from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 @pytest.mark.parametrize(
     ("share", "nodes", "allowed"), [(0.2, 0, 0), (0.2, 1, 1), (0.2, 9, 1), (0.2, 10, 2), (0.2, 15, 3), (0, 50, 0)]
 )
-def test_a_share_of_the_nodes_with_cards_may_be_under_remediation(share, nodes, allowed):
+def test_max_unavailable_limits_share_of_nodes_under_remediation(share, nodes, allowed):
     assert RemediationSettings(max_unavailable=share).count_allowed(nodes) == allowed
 
 
-async def test_no_more_nodes_are_begun_than_allowed_and_the_next_follows_once_one_is_repaired():
+async def test_next_node_is_remediated_after_another_node_is_repaired():
     cluster = SimCluster([1] * 10, RemediationSettings(mode=Mode.ON, trip_share=1.0))
     for place in range(5):
         cluster.fail(f"n{place}", "GPU-0")
@@ -25,7 +25,7 @@ async def test_no_more_nodes_are_begun_than_allowed_and_the_next_follows_once_on
     assert [each.name for each in cluster.summarise() if each.active] == ["n1", "n2"]
 
 
-def test_it_opens_where_more_than_the_share_fail_within_the_window_and_stays_open():
+def test_breaker_opens_when_share_of_nodes_fails_in_window_and_remains_open():
     breaker = Breaker(0.5, 300)
     assert not breaker.observe({"a", "b"}, 4, 0)
     assert breaker.observe({"a", "b", "c"}, 4, 10)
@@ -36,7 +36,7 @@ def test_it_opens_where_more_than_the_share_fail_within_the_window_and_stays_ope
     assert not breaker.open
 
 
-def test_nodes_that_fail_one_after_the_other_do_not_open_it():
+def test_breaker_remains_closed_when_nodes_fail_slowly():
     breaker = Breaker(0.5, 300)
     failing = set()
     for place in range(4):
@@ -44,11 +44,11 @@ def test_nodes_that_fail_one_after_the_other_do_not_open_it():
         assert not breaker.observe(set(failing), 4, place * 200)
 
 
-def test_one_node_alone_says_nothing():
+def test_breaker_remains_closed_when_single_node_fails():
     assert not Breaker(0.5, 300).observe({"a"}, 1, 0)
 
 
-async def test_where_it_is_open_nothing_begins_and_nothing_is_evicted_but_what_is_healthy_is_given_back():
+async def test_open_breaker_blocks_remediation_but_restores_healthy_nodes():
     cluster = SimCluster([1] * 6, RemediationSettings(mode=Mode.ON, max_unavailable=1.0))
     before = cluster.nodes["n0"].state
     cluster.fail("n0", "GPU-0")
@@ -65,7 +65,7 @@ async def test_where_it_is_open_nothing_begins_and_nothing_is_evicted_but_what_i
     assert sum(len(each.pods) for each in cluster.nodes.values()) == 5
 
 
-async def test_another_replica_finds_it_open_and_a_person_closes_it_by_deleting_what_says_so():
+async def test_new_replica_keeps_breaker_open_until_record_is_deleted():
     cluster = SimCluster([1] * 6, RemediationSettings(mode=Mode.ON, max_unavailable=1.0))
     cluster.why = "many failed"
     cluster.fail("n0", "GPU-0")
@@ -79,7 +79,7 @@ async def test_another_replica_finds_it_open_and_a_person_closes_it_by_deleting_
     assert cluster.why is None
 
 
-async def test_it_opens_again_after_a_person_has_closed_it():
+async def test_breaker_can_open_again_after_manual_close():
     cluster = SimCluster([1] * 6, RemediationSettings(mode=Mode.ON, max_unavailable=0.2))
     for _ in range(2):
         for place in range(6):
@@ -93,7 +93,7 @@ async def test_it_opens_again_after_a_person_has_closed_it():
         assert not cluster.controller.breaker.open
 
 
-async def test_a_node_that_waits_for_another_is_told_apart_from_a_breaker_that_is_open():
+async def test_metrics_distinguish_queued_node_from_open_breaker():
     cluster = SimCluster([1, 1], RemediationSettings(mode=Mode.ON, max_unavailable=0.5, trip_share=1.0))
     for name in ("n0", "n1"):
         cluster.fail(name, "GPU-0")

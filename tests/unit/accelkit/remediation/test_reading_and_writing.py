@@ -96,7 +96,7 @@ def strip(node):
     return left
 
 
-async def test_from_a_failure_to_what_was_before_by_requests(api):
+async def test_node_is_restored_after_failure_and_repair(api):
     node = api.put_node("n", cordon="7")
     before = strip(node)
     api.put_pod("n", "victim", "GPU-0", priority=3)
@@ -127,7 +127,7 @@ async def test_from_a_failure_to_what_was_before_by_requests(api):
     assert b"accelkit_remediation_repair_duration_seconds_count 1.0" in site.metrics.render()
 
 
-async def test_who_holds_a_card_is_read_as_the_ledger_reads_it(api):
+async def test_reader_reports_holders_of_each_card_like_ledger(api):
     api.put_node("n")
     api.put_pod("n", "high", "GPU-0", priority=9)
     api.put_pod("n", "nowhere", None)
@@ -143,7 +143,7 @@ async def test_who_holds_a_card_is_read_as_the_ledger_reads_it(api):
 @pytest.mark.parametrize(
     "text", [None, "{", '{"node":"m","pods":[],"version":1}'], ids=["gone", "no sense", "other node"]
 )
-async def test_where_nobody_says_what_is_held_no_card_is_free(api, text):
+async def test_no_card_is_free_without_valid_allocations(api, text):
     api.put_node("n")
     if text is None:
         del api.objects[f"{CONFIG_MAPS}/n"]
@@ -155,7 +155,7 @@ async def test_where_nobody_says_what_is_held_no_card_is_free(api, text):
 
 
 @pytest.mark.parametrize("what", ["gone", "not ready", "going", "of a tenant"])
-async def test_an_agent_that_is_not_there_or_is_not_ours_makes_cards_unknown(api, what):
+async def test_cards_are_unknown_without_ready_agent_of_accelkit(api, what):
     api.put_node("n")
     path = "/api/v1/namespaces/accelkit/pods/agent-n"
     if what == "gone":
@@ -170,7 +170,7 @@ async def test_an_agent_that_is_not_there_or_is_not_ours_makes_cards_unknown(api
     assert (await Site(api).reader.read("n")).obstacle == "AgentAway"
 
 
-async def test_a_node_that_is_gone_or_has_no_inventory_is_no_healthy_one(api):
+async def test_missing_node_or_inventory_is_not_healthy(api):
     node = api.put_node("n")
     reader = Site(api).reader
     assert await reader.read("m") is None
@@ -178,7 +178,7 @@ async def test_a_node_that_is_gone_or_has_no_inventory_is_no_healthy_one(api):
     assert (await reader.read("n")).obstacle == "InventoryUnknown"
 
 
-async def test_a_job_is_made_of_the_suspended_template_on_the_node_and_once(api):
+async def test_job_is_created_once_on_node_from_suspended_template(api):
     api.put_node("n")
     api.store(CRON_JOBS, TEMPLATE)
     site = Site(api, reset_job="reset")
@@ -202,7 +202,7 @@ async def test_a_job_is_made_of_the_suspended_template_on_the_node_and_once(api)
 @pytest.mark.parametrize(
     ("reported", "given"), [("0000:b1:00.0", "0000:b1:00.0"), ("10000:e1:00.0",) * 2, ("../../sda", ""), ("--all", "")]
 )
-async def test_a_job_gets_the_address_of_the_card_and_no_other_text_of_the_inventory(api, reported, given):
+async def test_job_receives_only_valid_card_address_from_inventory(api, reported, given):
     api.put_node("n")
     api.fail_card("n", "GPU-0", bdf=reported)
     api.store(CRON_JOBS, TEMPLATE)
@@ -214,7 +214,7 @@ async def test_a_job_gets_the_address_of_the_card_and_no_other_text_of_the_inven
 
 
 @pytest.mark.parametrize("suspend", [False, None])
-async def test_a_template_that_is_missing_or_runs_by_the_clock_is_refused_with_the_next_step(api, suspend):
+async def test_missing_or_unsuspended_template_is_refused_with_next_step(api, suspend):
     api.put_node("n")
     if suspend is False:
         api.store(CRON_JOBS, {**TEMPLATE, "spec": {**TEMPLATE["spec"], "suspend": False}})
@@ -227,7 +227,7 @@ async def test_a_template_that_is_missing_or_runs_by_the_clock_is_refused_with_t
 @pytest.mark.parametrize(
     ("status", "result"), [(429, "refused"), (500, "refused"), (403, "failed"), (404, "gone"), (409, "gone")]
 )
-async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, result):
+async def test_eviction_refused_by_disruption_budget_does_not_abort_pass(api, status, result):
     api.put_node("n")
     site = Site(api)
     api.fail(ApiError("no", status=status), "POST", "/eviction")
@@ -237,7 +237,7 @@ async def test_an_eviction_that_a_budget_forbids_ends_no_pass(api, status, resul
     assert f'accelkit_remediation_actions_total{{action="evict",result="{result}"}} 1.0' in text
 
 
-async def test_a_node_that_nothing_can_be_written_to_holds_up_no_other(api):
+async def test_node_that_refuses_writes_does_not_block_other_nodes(api):
     for name in ("m", "n"):
         api.put_node(name)
         api.fail_card(name, "GPU-0", **DRAIN)
@@ -249,7 +249,7 @@ async def test_a_node_that_nothing_can_be_written_to_holds_up_no_other(api):
     assert b'accelkit_remediation_held_nodes{reason="Refused"} 1.0' in site.metrics.render()
 
 
-async def test_who_leads_no_longer_writes_nothing(api):
+async def test_replica_that_lost_leadership_writes_nothing(api):
     api.put_node("n")
     site = Site(api)
     view = await site.reader.read("n")
@@ -261,7 +261,7 @@ async def test_who_leads_no_longer_writes_nothing(api):
     assert api.writes == []
 
 
-async def test_an_answer_that_is_lost_counts_the_node_and_the_next_pass_goes_on(api):
+async def test_lost_response_counts_node_and_next_pass_continues(api):
     for name in ("m", "n"):
         api.put_node(name, make_card("GPU-0"))
         api.fail_card(name, "GPU-0", **DRAIN)
@@ -275,7 +275,7 @@ async def test_an_answer_that_is_lost_counts_the_node_and_the_next_pass_goes_on(
     assert recorded == ["m"]
 
 
-async def test_an_undo_takes_back_what_the_records_say_and_says_so_before_in_check_mode(api):
+async def test_undo_restores_recorded_nodes_and_check_mode_lists_them(api):
     nodes = {name: api.put_node(name) for name in ("m", "n")}
     nodes["n"]["spec"]["taints"] = [{"key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]
     before = {name: strip(node) for name, node in nodes.items()}
@@ -290,7 +290,7 @@ async def test_an_undo_takes_back_what_the_records_say_and_says_so_before_in_che
     assert await undo_all(api) == []
 
 
-async def test_an_undo_that_one_node_refuses_undoes_all_others_and_one_that_is_gone_needs_none(api):
+async def test_undo_continues_after_refusal_and_skips_missing_nodes(api):
     before = {name: strip(api.put_node(name)) for name in ("a", "b", "n")}
     for name in before:
         api.fail_card(name, "GPU-0", **DRAIN)
@@ -305,7 +305,7 @@ async def test_an_undo_that_one_node_refuses_undoes_all_others_and_one_that_is_g
         await undo_all(api)
 
 
-async def test_an_undo_of_a_record_that_cannot_be_read_names_what_to_do_and_undoes_all_others(api):
+async def test_undo_reports_unreadable_record_and_restores_other_nodes(api):
     before = strip(api.put_node("n"))
     api.fail_card("n", "GPU-0", **DRAIN)
     await Site(api).run_pass()

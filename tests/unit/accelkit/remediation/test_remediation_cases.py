@@ -13,7 +13,7 @@ from accelkit.remediation.deciding.settings import Mode, RemediationSettings
 from accelkit.remediation.deciding.views import JobState, PodWithCard
 
 
-async def test_a_failed_card_is_cordoned_tainted_and_shown_as_a_condition_at_once():
+async def test_failed_card_is_cordoned_tainted_and_reported_as_condition():
     cluster = SimCluster([2, 2])
     cluster.fail("n0", "GPU-1", fault=DRAIN)
     await cluster.run_pass()
@@ -25,7 +25,7 @@ async def test_a_failed_card_is_cordoned_tainted_and_shown_as_a_condition_at_onc
     assert cluster.nodes["n1"].state == SimCluster([2, 2]).nodes["n1"].state
 
 
-async def test_pods_of_the_card_are_told_and_leave_by_priority_and_others_stay():
+async def test_pods_of_failed_card_are_notified_and_evicted_by_priority():
     cluster = SimCluster([2, 2])
     for name, card, priority in (("high", "GPU-0", 9), ("low", "GPU-0", 1), ("other", "GPU-1", 0)):
         assert cluster.bind("n0", card, name, priority)
@@ -36,7 +36,7 @@ async def test_pods_of_the_card_are_told_and_leave_by_priority_and_others_stay()
     assert [each.name for each in cluster.nodes["n0"].pods] == ["other"]
 
 
-async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_reported_once():
+async def test_eviction_is_retried_until_deadline_and_reported_once():
     cluster = SimCluster([1, 1])
     cluster.bind("n0", "GPU-0", "guarded")
     cluster.refused = {PodRef("a", "guarded", "n0-guarded")}
@@ -49,7 +49,7 @@ async def test_a_budget_is_asked_again_until_the_deadline_and_then_a_person_is_r
     assert find_card(cluster).step is RemediationStep.REPAIRING
 
 
-async def test_many_whose_budgets_let_none_go_keep_nobody_else_on_the_card():
+async def test_pods_with_blocking_disruption_budgets_do_not_delay_other_evictions():
     cluster = SimCluster([1, 1])
     names = [f"p{number:02}" for number in range(14)]
     for name in names:
@@ -61,7 +61,7 @@ async def test_many_whose_budgets_let_none_go_keep_nobody_else_on_the_card():
     assert {each.name for each in cluster.nodes["n0"].pods} == stuck
 
 
-async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it():
+async def test_card_is_reset_by_one_job_after_all_holders_are_known_to_be_gone():
     cluster = SimCluster([1, 1], RESETTING)
     cluster.nodes["n0"].unplaced = (PodWithCard(PodRef("a", "unknown", "u"), stays=True),)
     cluster.fail("n0", "GPU-0", fault=DRAIN)
@@ -76,7 +76,7 @@ async def test_a_card_is_reset_by_one_job_and_only_when_surely_nobody_holds_it()
     assert len(cluster.list_done(CreateJob)) == 1
 
 
-async def test_who_may_write_one_nodes_record_takes_no_job_of_another_node():
+async def test_forged_node_record_cannot_claim_job_of_another_node():
     cluster = SimCluster([1, 1], RESETTING)
     cluster.fail("n1", "GPU-0", fault=DRAIN)
     await cluster.run_pass()
@@ -98,7 +98,7 @@ async def test_who_may_write_one_nodes_record_takes_no_job_of_another_node():
     assert (sorted(made.values()), made[theirs]) == (["n0", "n1"], "n1")
 
 
-async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
+async def test_failed_job_is_reported_and_not_repeated():
     cluster = make_failed(RESETTING)
     await cluster.run_passes(6)
     cluster.jobs = dict.fromkeys(cluster.jobs, JobState.FAILED)
@@ -109,7 +109,7 @@ async def test_a_job_that_fails_calls_a_person_and_is_not_repeated():
 
 
 @pytest.mark.parametrize(("fault", "evicted"), [("xid 54 at 1.0", False), ("xid 64 at 1.0", True)])
-async def test_a_fault_that_no_reset_repairs_waits_for_a_person(fault, evicted):
+async def test_fault_not_repairable_by_reset_waits_for_administrator(fault, evicted):
     cluster = SimCluster([1, 1], RESETTING)
     cluster.bind("n0", "GPU-0", "pod")
     cluster.fail("n0", "GPU-0", fault=fault)
@@ -119,7 +119,7 @@ async def test_a_fault_that_no_reset_repairs_waits_for_a_person(fault, evicted):
     assert [each.reason for each in cluster.list_done(NodeEvent)] == ["CardIsolated", "RepairNeeded"]
 
 
-async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_enough():
+async def test_remediation_is_reverted_after_card_is_healthy_long_enough():
     cluster = SimCluster([1, 1])
     node = cluster.nodes["n0"]
     node.annotations[CORDON_KEY] = "3"
@@ -135,7 +135,7 @@ async def test_what_was_done_is_taken_back_once_the_card_was_healthy_for_long_en
     assert node.state == before
 
 
-async def test_a_time_of_unknown_health_does_not_count_as_healthy():
+async def test_period_of_unknown_health_does_not_count_as_healthy():
     cluster = make_failed()
     await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
@@ -150,7 +150,7 @@ async def test_a_time_of_unknown_health_does_not_count_as_healthy():
     assert find_card(cluster) is None
 
 
-async def test_a_card_that_fails_again_while_it_is_validated_begins_again():
+async def test_card_that_fails_during_validation_is_isolated_again():
     cluster = make_failed()
     await run_until(cluster, RemediationStep.REPAIRING)
     cluster.mend("n0", "GPU-0")
@@ -161,7 +161,7 @@ async def test_a_card_that_fails_again_while_it_is_validated_begins_again():
     assert (found.reason, found.cordoned) == ("Xid48", True)
 
 
-async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
+async def test_requested_stage_must_pass_after_repair():
     settings = RemediationSettings(mode=Mode.ON, stages=(Stage.PLUGIN_CHECK,), max_unavailable=1.0)
     cluster = make_failed(settings)
     await run_until(cluster, RemediationStep.REPAIRING)
@@ -176,7 +176,7 @@ async def test_a_check_that_is_asked_for_has_to_pass_after_the_repair():
 
 
 @pytest.mark.parametrize("what", ["agent", "ready", "record", "unknown", "cordoned"])
-async def test_where_anything_is_not_known_nothing_is_done(what):
+async def test_remediation_does_nothing_on_unknown_or_cordoned_node(what):
     cluster = make_failed()
     node = cluster.nodes["n0"]
     if what == "agent":
@@ -195,7 +195,7 @@ async def test_where_anything_is_not_known_nothing_is_done(what):
     assert cluster.done == []
 
 
-async def test_a_write_on_a_node_that_was_changed_meanwhile_does_nothing():
+async def test_write_is_discarded_if_node_changed_since_read():
     cluster = make_failed()
     read = cluster.read
 
@@ -209,7 +209,7 @@ async def test_a_write_on_a_node_that_was_changed_meanwhile_does_nothing():
     assert cluster.nodes["n0"].state == SimCluster([1, 1]).nodes["n0"].state
 
 
-async def test_dry_run_tells_once_what_would_be_done_and_changes_nothing():
+async def test_dry_run_reports_plan_once_and_changes_nothing():
     cluster = SimCluster([1, 1, 1, 1], RemediationSettings(mode=Mode.DRY_RUN, max_unavailable=0.5, trip_share=1.0))
     cluster.bind("n0", "GPU-0", "pod")
     for name in ("n0", "n1", "n2"):
@@ -224,7 +224,7 @@ async def test_dry_run_tells_once_what_would_be_done_and_changes_nothing():
     assert b'actions_total{action="isolate",result="planned"} 2.0' in cluster.metrics.render()
 
 
-def test_a_record_of_another_version_or_of_no_sense_is_unknown():
+def test_record_of_unknown_version_or_invalid_json_is_unreadable():
     assert read_record('{"version":2,"cards":7}') is None
     assert read_record("{") is None
     assert read_record("[" * 40_000) is None
@@ -232,7 +232,7 @@ def test_a_record_of_another_version_or_of_no_sense_is_unknown():
 
 
 @pytest.mark.parametrize("writes", range(5))
-async def test_a_service_that_is_killed_after_any_request_goes_on_where_it_was(writes):
+async def test_remediation_resumes_after_being_killed_at_any_request(writes):
     cluster = SimCluster([1, 1], RESETTING)
     before = cluster.nodes["n0"].state
     cluster.bind("n0", "GPU-0", "pod")
@@ -249,7 +249,7 @@ async def test_a_service_that_is_killed_after_any_request_goes_on_where_it_was(w
     assert len({each.name for each in cluster.list_done(CreateJob)}) == 1
 
 
-async def test_a_pod_that_comes_before_the_job_is_made_keeps_it_from_being_made():
+async def test_pod_placed_before_job_creation_prevents_job():
     cluster = make_failed(RESETTING)
     await run_until(cluster, RemediationStep.REPAIRING)
     stranger = (PodWithCard(PodRef("a", "unknown", "u"), stays=True),)

@@ -81,7 +81,7 @@ async def mend_all(cluster):
 
 @given(st.lists(event, max_size=40), st.sampled_from(["reset", ""]))
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-def test_after_all_is_repaired_each_node_is_as_it_would_be_without_us(events, reset_job):
+def test_repaired_node_equals_node_without_remediation(events, reset_job):
     async def run():
         cluster, twin = await play(events, reset_job=reset_job)
         await mend_all(cluster)

@@ -52,7 +52,7 @@ def api():
     return found
 
 
-async def test_the_leader_acts_shows_it_and_gives_the_lease_up_at_its_end(api):
+async def test_leader_remediates_serves_metrics_and_releases_lease_on_shutdown(api):
     port, stop = free_port(), asyncio.Event()
     running = asyncio.create_task(make_service(api, Mode.ON, port).run(stop))
     await until(lambda: "AcceleratorHealthy" in str(api.objects[f"{NODES}/n"]["status"]))
@@ -70,14 +70,14 @@ async def test_the_leader_acts_shows_it_and_gives_the_lease_up_at_its_end(api):
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.DRY_RUN])
-async def test_without_on_only_events_and_the_lease_are_written(api, mode):
+async def test_only_lease_and_events_are_written_unless_mode_is_on(api, mode):
     await run_for_a_while(api, mode)
     assert LEASE in api.objects
     written = {each.path.split("/")[-2] if each.method != "POST" else each.path.split("/")[-1] for each in api.writes}
     assert written == ({"leases", "events"} if mode is Mode.DRY_RUN else {"leases"})
 
 
-async def test_who_does_not_hold_the_lease_does_nothing(api):
+async def test_replica_without_lease_does_nothing(api):
     spec = {"holderIdentity": "another", "leaseDurationSeconds": 15}
     meta = {"name": "remediation", "namespace": "accelkit"}
     api.store(LEASE.rpartition("/")[0], {"metadata": meta, "spec": spec})

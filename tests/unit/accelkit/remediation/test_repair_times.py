@@ -14,7 +14,7 @@ from accelkit.remediation.repair_times import RepairTimes
     [(0.0, 1), (3600.0, 1), (2 * 86400.0, 0), (-1e6, 0), (1e308, 0), (-1e308, 0)],
     ids=["as it was", "another leader's", "days ago", "in the future", "ages ago", "in ages"],
 )
-async def test_a_time_that_a_kubelet_forges_poisons_no_sum_of_repairs(moved, counted):
+async def test_forged_timestamp_does_not_corrupt_repair_duration_metric(moved, counted):
     api = NodeApi()
     api.put_node("n")
     site = Site(api)
@@ -33,7 +33,7 @@ async def test_a_time_that_a_kubelet_forges_poisons_no_sum_of_repairs(moved, cou
     assert float(shown[f"{name}_sum"]) == pytest.approx(counted * (1222 + moved), abs=1e-3)
 
 
-def test_of_nodes_without_failed_cards_no_times_are_kept():
+def test_repair_times_of_nodes_without_failed_cards_are_discarded():
     times = RepairTimes()
     times.observe("n", {"a", "b"}, 0.0)
     times.observe("n", {"a"}, 50.0)

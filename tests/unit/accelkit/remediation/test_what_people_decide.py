@@ -18,7 +18,7 @@ async def take_cordon_away():
     return cluster, node
 
 
-async def test_a_cordon_that_a_person_took_away_is_not_put_back_until_it_is_another_fault():
+async def test_cordon_removed_by_administrator_is_not_restored_until_new_fault():
     cluster, node = await take_cordon_away()
     await cluster.run_passes(5)
     assert CORDON_KEY not in node.annotations
@@ -39,7 +39,7 @@ async def test_a_dismissed_fault_is_discarded_once_the_card_is_healthy():
     assert node.annotations == {}
 
 
-async def test_a_taint_that_a_person_took_away_stays_away():
+async def test_taint_removed_by_administrator_is_not_restored():
     cluster = make_failed()
     node = cluster.nodes["n0"]
     await cluster.run_pass()
@@ -50,7 +50,7 @@ async def test_a_taint_that_a_person_took_away_stays_away():
     assert node.annotations[CORDON_KEY] == "GPU-0"
 
 
-async def test_a_cordon_taint_and_condition_of_others_stay_when_ours_go():
+async def test_foreign_cordon_taint_and_condition_are_preserved():
     cluster = SimCluster([1, 1])
     node = cluster.nodes["n0"]
     node.annotations[CORDON_KEY] = "GPU-0"
@@ -65,7 +65,7 @@ async def test_a_cordon_taint_and_condition_of_others_stay_when_ours_go():
     assert not cluster.list_done(WriteCondition)
 
 
-async def test_what_no_agent_took_away_goes_with_the_rest():
+async def test_unprocessed_mended_annotation_is_removed_after_repair():
     cluster = SimCluster([1, 1], RESETTING)
     before = cluster.nodes["n0"].state
     cluster.fail("n0", "GPU-0", fault=DRAIN)
@@ -77,7 +77,7 @@ async def test_what_no_agent_took_away_goes_with_the_rest():
     assert cluster.nodes["n0"].state == before
 
 
-async def test_a_taint_and_a_condition_that_others_have_taken_over_stay():
+async def test_taint_and_condition_overwritten_by_other_controller_are_preserved():
     cluster = make_failed()
     node = cluster.nodes["n0"]
     await cluster.run_pass()

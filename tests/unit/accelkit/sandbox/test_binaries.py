@@ -93,7 +93,7 @@ def gate(tmp_path, environ, monkeypatch):
     os.close(descriptor)
 
 
-def test_what_is_built_tells_the_version_it_was_built_from(cache_dir, environ):
+def test_build_embeds_kubernetes_version(cache_dir, environ):
     said = []
     find_binaries(environ, cache_dir=cache_dir, report=said.append)
     (build,) = [line for line in Path(environ["FAKE_GO_CALLS"]).read_text().splitlines() if line.startswith("build")]
@@ -118,7 +118,7 @@ def test_what_is_built_tells_the_version_it_was_built_from(cache_dir, environ):
     ],
     ids=["assets come before path", "kubectl alone from path", "assets that lack components"],
 )
-def test_binaries_are_found_in_the_first_folder_that_has_all(tmp_path, cache_dir, in_assets, in_path, found_in):
+def test_first_folder_with_all_binaries_is_used(tmp_path, cache_dir, in_assets, in_path, found_in):
     assets, path = make_executables(tmp_path / "assets", *in_assets), make_executables(tmp_path / "path", *in_path)
     (assets / "kube-scheduler").touch(mode=0o644)
     said = []
@@ -133,7 +133,7 @@ def test_binaries_are_found_in_the_first_folder_that_has_all(tmp_path, cache_dir
     assert said == ([] if folder == assets else [lacks])
 
 
-def test_path_comes_before_cache_and_may_be_several_folders(tmp_path, cache_dir, environ):
+def test_path_precedes_cache_and_can_span_several_folders(tmp_path, cache_dir, environ):
     find_binaries(environ, cache_dir=cache_dir, report=str)
     first = make_executables(tmp_path / "first", "etcd")
     second = make_executables(tmp_path / "second", *COMPONENTS)
@@ -143,7 +143,7 @@ def test_path_comes_before_cache_and_may_be_several_folders(tmp_path, cache_dir,
     assert (found.source, found.etcd, found.kube_scheduler) == ("PATH", first / "etcd", second / "kube-scheduler")
 
 
-def test_relative_folders_give_absolute_paths_and_links_stay_links(tmp_path, cache_dir, monkeypatch):
+def test_relative_path_becomes_absolute_and_symlinks_are_not_resolved(tmp_path, cache_dir, monkeypatch):
     folder = make_executables(tmp_path / "path", "controlplane")
     for name in COMPONENTS:
         (folder / name).symlink_to("controlplane")
@@ -155,7 +155,7 @@ def test_relative_folders_give_absolute_paths_and_links_stay_links(tmp_path, cac
 
 
 @pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"PATH": "/nonexistent", "KUBEBUILDER_ASSETS": ""}])
-def test_without_go_the_error_says_what_to_install(environment, cache_dir):
+def test_missing_go_error_names_required_version(environment, cache_dir):
     with pytest.raises(
         SandboxError, match=r"^cannot find the binaries of the Kubernetes control plane.*, or install Go 1\.24 or newer"
     ):
@@ -171,18 +171,18 @@ def test_without_go_the_error_says_what_to_install(environment, cache_dir):
         ("gccgo?", "of unknown version"),
     ],
 )
-def test_too_old_a_go_is_named(version, seen, environ, cache_dir):
+def test_outdated_go_is_reported_with_its_version(version, seen, environ, cache_dir):
     with pytest.raises(SandboxError, match=rf"install Go 1\.24 or newer .*/go/go is {re.escape(seen)}\)$"):
         find_binaries({**environ, "FAKE_GO_VERSION": version}, cache_dir=cache_dir, report=refuse_to_say)
     assert calls(environ) == []
 
 
 @pytest.mark.parametrize("version", ["go version go1.100.1 linux/amd64", "go version devel go1.27-3b2c1 linux/amd64"])
-def test_newer_versions_of_go_will_do(version, environ, cache_dir):
+def test_newer_go_versions_are_accepted(version, environ, cache_dir):
     assert find_binaries({**environ, "FAKE_GO_VERSION": version}, cache_dir=cache_dir, report=str).source == "build"
 
 
-def test_a_build_gives_links_and_the_next_call_comes_from_cache(environ, cache_dir):
+def test_build_creates_symlinks_and_is_reused_from_cache(environ, cache_dir):
     said = []
     built = find_binaries(environ, cache_dir=cache_dir, report=said.append)
 
@@ -204,7 +204,7 @@ def test_a_build_gives_links_and_the_next_call_comes_from_cache(environ, cache_d
     assert (cached.source, cached.etcd, cached.kubectl) == ("cache", built.etcd, built.kubectl)
 
 
-def test_another_state_of_the_module_is_another_build(environ, cache_dir, tmp_path, monkeypatch):
+def test_changed_module_is_built_separately(environ, cache_dir, tmp_path, monkeypatch):
     first = find_binaries(environ, cache_dir=cache_dir, report=str)
     changed = make_executables(tmp_path / "changed")
     for source in ("go.mod", "go.sum", "main.go"):
@@ -219,7 +219,7 @@ def test_another_state_of_the_module_is_another_build(environ, cache_dir, tmp_pa
     assert second.etcd.parent != first.etcd.parent
 
 
-def test_a_failed_build_shows_its_last_lines_and_leaves_nothing_half_done(environ, cache_dir):
+def test_failed_build_reports_last_log_lines_and_is_discarded(environ, cache_dir):
     with pytest.raises(SandboxError) as caught:
         find_binaries({**environ, "FAKE_GO_FAILING": "build"}, cache_dir=cache_dir, report=str)
 
@@ -234,13 +234,13 @@ def test_a_failed_build_shows_its_last_lines_and_leaves_nothing_half_done(enviro
     assert find_binaries(environ, cache_dir=cache_dir, report=str).source == "build"
 
 
-def test_a_failed_download_ends_the_build(environ, cache_dir):
+def test_failed_download_stops_build(environ, cache_dir):
     with pytest.raises(SandboxError, match=r"^downloading Go modules .* status 3\."):
         find_binaries({**environ, "FAKE_GO_FAILING": "mod"}, cache_dir=cache_dir, report=str)
     assert calls(environ) == ["mod"]
 
 
-def test_a_command_that_hangs_is_ended(environ, cache_dir, gate, monkeypatch):
+def test_hanging_command_is_stopped_at_deadline(environ, cache_dir, gate, monkeypatch):
     monkeypatch.setattr(binaries, "_DEADLINE", 0.0)
 
     with pytest.raises(SandboxError, match=r"^downloading Go modules .* did not exit within 0 minutes\."):
@@ -263,7 +263,7 @@ def test_progress_counts_compiled_packages(environ, cache_dir, gate):
     assert any(re.fullmatch(r"compiling: \d+ s, 2 of up to 3 packages", line) for line in said)
 
 
-def test_an_interrupted_build_leaves_nothing_half_done(environ, cache_dir, gate):
+def test_interrupted_build_is_discarded(environ, cache_dir, gate):
 
     def interrupt(line):
         if line.startswith("compiling"):
@@ -276,7 +276,7 @@ def test_an_interrupted_build_leaves_nothing_half_done(environ, cache_dir, gate)
     assert find_binaries(environ, cache_dir=cache_dir, report=str).source == "build"
 
 
-def test_a_damaged_build_and_a_killed_ones_remains_are_replaced(environ, cache_dir):
+def test_damaged_and_unfinished_builds_are_replaced(environ, cache_dir):
     target = find_binaries(environ, cache_dir=cache_dir, report=str).etcd.parent
     (target / "controlplane").unlink()
     make_executables(cache_dir / f".{target.name}-killed" / "result", "controlplane")
@@ -286,7 +286,7 @@ def test_a_damaged_build_and_a_killed_ones_remains_are_replaced(environ, cache_d
     assert folders(cache_dir) == [target.name]
 
 
-def test_two_concurrent_calls_build_once(environ, cache_dir, gate):
+def test_concurrent_calls_build_once(environ, cache_dir, gate):
     def report(line):
         if "waiting" in line:
             gate()
@@ -302,14 +302,14 @@ def test_two_concurrent_calls_build_once(environ, cache_dir, gate):
     assert calls(environ).count("build") == 1
 
 
-def test_a_cache_that_cannot_be_written_names_the_variable_that_moves_it(environ, tmp_path):
+def test_unwritable_cache_error_names_cache_variable(environ, tmp_path):
     (tmp_path / "file").touch()
 
     with pytest.raises(SandboxError, match="ACCELKIT_CACHE"):
         find_binaries(environ, cache_dir=tmp_path / "file" / "cache", report=str)
 
 
-def test_the_module_replaces_every_staging_module_with_one_version():
+def test_go_mod_replaces_all_staging_modules_with_one_version():
     go_mod = (binaries._MODULE / "go.mod").read_text()
     (pinned,) = re.findall(r"k8s\.io/kubernetes v1\.(\S+)", go_mod)
     replaced = re.findall(r"(\S+) => (\S+) v0\.(\S+)", go_mod)
@@ -328,5 +328,5 @@ def test_the_module_replaces_every_staging_module_with_one_version():
         ({}, str(Path.home() / ".cache/accelkit/controlplane")),
     ],
 )
-def test_default_cache_dir(environment, expected):
+def test_cache_dir_is_derived_from_environment(environment, expected):
     assert find_cache_dir(environment) == Path(expected)

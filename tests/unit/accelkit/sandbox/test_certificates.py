@@ -45,16 +45,16 @@ def written(tmp_path_factory):
         *(x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "10.96.0.1")),
     ],
 )
-def test_the_apiserver_is_verified_under_each_of_its_names(written, name):
+def test_api_server_certificate_is_valid_for_each_name(written, name):
     verify((written.pki / "ca.crt").read_bytes(), (written.pki / "apiserver.crt").read_bytes(), name)
 
 
-def test_service_account_keys_belong_together():
+def test_service_account_keys_form_a_pair():
     pair = generate_service_account_keys()
     assert load_pem_public_key(pair.certificate) == load_pem_private_key(pair.key, None).public_key()
 
 
-def test_a_kubeconfig_has_all_that_it_needs_in_it():
+def test_kubeconfig_embeds_certificates_and_key():
     authority = Authority("a")
     pair = authority.issue_client("u")
     document = json.loads(encode_kubeconfig("https://s", authority.certificate, "u", pair))
@@ -66,13 +66,13 @@ def test_a_kubeconfig_has_all_that_it_needs_in_it():
     assert [base64.b64decode(each) for each in embedded] == [authority.certificate, pair.certificate, pair.key]
 
 
-def test_whoever_holds_a_key_is_its_owner_alone(written):
+def test_private_keys_and_kubeconfigs_have_mode_0600(written):
     files = [*written.pki.glob("*.key"), *written.root.glob("*.kubeconfig")]
     assert len(files) == 5
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
-def test_each_component_has_the_user_that_rbac_knows(written):
+def test_each_component_certificate_has_its_rbac_user(written):
     def subject(user):
         data = json.loads(written.build_kubeconfig_path(user).read_bytes())["users"][0]["user"][
             "client-certificate-data"

@@ -35,16 +35,16 @@ def tls(tmp_path):
 
 
 @pytest.mark.parametrize(("status", "ready"), [(200, True), (204, False), (500, False)])
-async def test_a_component_is_ready_when_it_says_ok(status, ready):
+async def test_component_is_ready_only_if_readyz_returns_200(status, ready):
     async with serving(status) as url:
         assert await probe_http(str(url / "readyz"))() is ready
 
 
-async def test_one_that_does_not_listen_yet_is_not_ready():
+async def test_component_that_does_not_listen_is_not_ready():
     assert await probe_http(f"http://127.0.0.1:{free_port()}/readyz")() is False
 
 
-async def test_a_certificate_is_verified_only_where_its_authority_is_known(tmp_path, tls):
+async def test_certificate_is_verified_only_if_authority_is_given(tmp_path, tls):
     async with serving(200, tls=tls) as url:
         assert await probe_http(str(url / "readyz"))() is True
         assert await probe_http(str(url / "readyz"), tmp_path / "ca")() is True
@@ -52,7 +52,7 @@ async def test_a_certificate_is_verified_only_where_its_authority_is_known(tmp_p
 
 
 @pytest.mark.parametrize(("path", "exists"), [(ACCOUNT, True), ("/elsewhere", False)])
-async def test_pods_have_an_account_once_the_controllers_have_made_it(tmp_path, path, exists):
+async def test_default_service_account_probe_succeeds_once_account_exists(tmp_path, path, exists):
     paths = SandboxPaths(tmp_path)
     async with serving(200, path=path) as url:
         kubeconfig = write_kubeconfig(tmp_path, str(url))

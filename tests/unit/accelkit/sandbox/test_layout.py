@@ -32,22 +32,22 @@ def mode(path):
         ({"HOME": "/h"}, "/h/.local/state/accelkit/sandbox"),
     ],
 )
-def test_the_root_is_ours_then_that_of_xdg_then_below_home(environ, expected):
+def test_default_root_prefers_own_variable_then_xdg_then_home(environ, expected):
     assert find_default_root(environ) == Path(expected)
 
 
-def test_a_relative_root_becomes_absolute(tmp_path, monkeypatch):
+def test_relative_root_becomes_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_default_root({"ACCELKIT_SANDBOX": "s"}) == tmp_path / "s"
 
 
-def test_the_folders_are_for_their_owner_alone(tmp_path):
+def test_sandbox_folders_have_mode_0700(tmp_path):
     paths = SandboxPaths(tmp_path / "a" / "s")
     prepare(paths)
     assert {mode(folder) for folder in (paths.root, *paths.folders)} == {0o700}
 
 
-def test_an_open_root_is_closed_and_a_second_time_is_fine(tmp_path):
+def test_prepare_restricts_mode_of_existing_root_and_is_idempotent(tmp_path):
     paths = SandboxPaths(tmp_path / "s")
     paths.root.mkdir()
     paths.root.chmod(0o755)
@@ -56,7 +56,7 @@ def test_an_open_root_is_closed_and_a_second_time_is_fine(tmp_path):
     assert mode(paths.root) == 0o700
 
 
-def test_the_root_of_another_user_is_refused_and_left_alone(tmp_path, monkeypatch):
+def test_root_of_another_user_is_refused_unchanged(tmp_path, monkeypatch):
     other = os.geteuid() + 1
     monkeypatch.setattr(layout.os, "geteuid", lambda: other)
     with pytest.raises(SandboxError, match="belongs to another user"):
@@ -64,13 +64,13 @@ def test_the_root_of_another_user_is_refused_and_left_alone(tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_root_that_is_a_file_is_refused(tmp_path):
+def test_root_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "s").touch()
     with pytest.raises(SandboxError, match="cannot use"):
         prepare(SandboxPaths(tmp_path / "s"))
 
 
-def test_a_file_is_replaced_as_a_whole_with_nothing_left_beside_it(tmp_path):
+def test_write_atomically_replaces_file_and_leaves_no_temporary_file(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"a much longer text before")
     write_atomically(path, b"after")
@@ -78,7 +78,7 @@ def test_a_file_is_replaced_as_a_whole_with_nothing_left_beside_it(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_facts_are_read_as_they_were_written(tmp_path):
+def test_facts_are_unchanged_by_writing_and_reading(tmp_path):
     paths = SandboxPaths(tmp_path)
     facts = Facts(image="i", extender_port=1, supervisor_pid=2, nodes=["n"], processes={"etcd": 3})
     write_atomically(paths.facts, msgspec.json.encode(facts))
@@ -86,14 +86,14 @@ def test_facts_are_read_as_they_were_written(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b'{"image": 1}'])
-def test_facts_that_cannot_be_read_are_unknown(tmp_path, content):
+def test_unreadable_facts_are_none(tmp_path, content):
     paths = SandboxPaths(tmp_path)
     if content is not None:
         paths.facts.write_bytes(content)
     assert paths.read_facts() is None
 
 
-def test_options_come_back_and_their_absence_says_what_to_do(tmp_path):
+def test_options_are_restored_and_missing_options_name_next_step(tmp_path):
     paths = SandboxPaths(tmp_path)
     with pytest.raises(SandboxError, match="run `accelkit sandbox up`"):
         paths.read_options()

@@ -93,7 +93,7 @@ def machine(tmp_path_factory, monkeypatch):
     assert find_sandbox_processes(machine.paths.root) == []
 
 
-def test_up_waits_until_the_sandbox_is_ready_and_a_second_time_leaves_it_alone(machine):
+def test_up_waits_until_sandbox_is_ready_and_second_call_changes_nothing(machine):
     facts = machine.up()
     assert facts.state == "ready"
     assert machine.said == ["starting etcd", "the sandbox is ready"]
@@ -103,7 +103,7 @@ def test_up_waits_until_the_sandbox_is_ready_and_a_second_time_leaves_it_alone(m
     assert machine.said[-1] == f"the sandbox in {machine.paths.root} is already running"
 
 
-def test_down_ends_all_processes_and_deletes_everything(machine):
+def test_down_stops_all_processes_and_deletes_sandbox(machine):
     facts = machine.up()
     assert len(find_sandbox_processes(machine.paths.root)) == 2
     machine.down()
@@ -118,7 +118,7 @@ def test_down_ends_all_processes_and_deletes_everything(machine):
     assert machine.said[-1] == f"no sandbox exists in {machine.paths.root}"
 
 
-def test_status_shows_each_process_and_what_it_takes(machine):
+def test_status_reports_state_and_memory_of_each_process(machine):
     facts = machine.up()
     found = lifecycle.read_status(machine.paths)
     seen = {process.name: process for process in found.processes}
@@ -133,7 +133,7 @@ def test_status_shows_each_process_and_what_it_takes(machine):
     assert seen["old"].memory_mib == 0
 
 
-def test_the_commands_say_where_the_cluster_is_and_how_it_goes_away(machine):
+def test_commands_print_kubeconfig_and_stop_command(machine):
     done = machine.run("up", "--extender-port", free_port())
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
@@ -154,20 +154,20 @@ def test_the_commands_say_where_the_cluster_is_and_how_it_goes_away(machine):
     assert not machine.paths.root.exists()
 
 
-def test_a_root_that_is_a_file_is_a_mistake(machine, tmp_path):
+def test_root_that_is_a_file_is_a_usage_error(machine, tmp_path):
     (tmp_path / "file").touch()
     done = machine.run("down", "--root", tmp_path / "file")
     assert (done.exit_code, "is a file" in done.stderr) == (2, True)
 
 
-def test_the_commands_name_another_root_where_one_was_given(machine):
+def test_commands_print_root_option_if_root_was_set(machine):
     root = machine.paths.root
     done = machine.run("up", "--root", root, "--extender-port", free_port(), ACCELKIT_SANDBOX="/nowhere")
     assert f"accelkit sandbox down --root {root}" in done.stdout
     assert machine.run("down", "--root", root, ACCELKIT_SANDBOX="/nowhere").exit_code == 0
 
 
-def test_a_sandbox_whose_supervisor_was_killed_is_not_running_and_is_started_again(machine):
+def test_sandbox_is_restarted_after_supervisor_was_killed(machine):
     first = machine.up()
     os.kill(first.supervisor_pid, 9)
     poll_until(lambda: identify(first.supervisor_pid) is None)
@@ -181,7 +181,7 @@ def test_a_sandbox_whose_supervisor_was_killed_is_not_running_and_is_started_aga
 @pytest.mark.parametrize(
     ("mode", "says"), [("fails", "did not start: etcd ended"), ("dies", "its supervisor exited:\n.*\nno memory")]
 )
-def test_a_start_that_fails_says_why_keeps_the_logs_and_leaves_nothing_running(machine, mode, says):
+def test_failed_start_reports_cause_preserves_logs_and_stops_processes(machine, mode, says):
     with pytest.raises(SandboxError, match=f"(?s){says}") as failure:
         machine.up(mode=mode)
     assert "accelkit sandbox down" in failure.value.next_step
@@ -189,14 +189,14 @@ def test_a_start_that_fails_says_why_keeps_the_logs_and_leaves_nothing_running(m
     assert "starting etcd" in (machine.paths.root / "supervisor.log").read_text()
 
 
-def test_a_start_that_hangs_ends_at_its_timeout(machine):
+def test_hanging_start_ends_at_timeout(machine):
     with pytest.raises(SandboxError, match="was not ready in 1 s") as failure:
         machine.up(mode="hangs", timeout=1.0)
     assert "--timeout" in failure.value.next_step
     assert find_sandbox_processes(machine.paths.root) == []
 
 
-def test_the_nodes_file_and_the_options_are_kept_for_the_processes(machine, tmp_path):
+def test_nodes_file_and_options_are_stored_for_processes(machine, tmp_path):
     nodes = tmp_path / "mine.yaml"
     nodes.write_text("nodes: [{name: mine}]")
     machine.up(nodes=nodes, plugin_grace=3.0)
@@ -204,7 +204,7 @@ def test_the_nodes_file_and_the_options_are_kept_for_the_processes(machine, tmp_
     assert machine.paths.read_options().plugin_grace == 3.0
 
 
-def test_a_mistake_in_the_nodes_file_leaves_the_sandbox_that_is_there(machine, tmp_path):
+def test_invalid_nodes_file_leaves_existing_sandbox_unchanged(machine, tmp_path):
     prepare(machine.paths)
     bad = tmp_path / "bad.yaml"
     bad.write_text("nodes: 3")
@@ -213,7 +213,7 @@ def test_a_mistake_in_the_nodes_file_leaves_the_sandbox_that_is_there(machine, t
     assert machine.paths.pki.is_dir()
 
 
-def test_a_port_that_is_taken_is_named_with_the_option_that_helps(machine):
+def test_occupied_port_is_reported_with_option_to_change_it(machine):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SandboxError, match=f"cannot use port {port} for the extender") as failure:
@@ -222,7 +222,7 @@ def test_a_port_that_is_taken_is_named_with_the_option_that_helps(machine):
     assert not machine.paths.root.exists()
 
 
-def test_processes_that_do_not_end_are_named_and_nothing_is_deleted(machine, monkeypatch):
+def test_unstoppable_processes_are_reported_and_nothing_is_deleted(machine, monkeypatch):
     machine.up()
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "end_all", lambda _processes, patience_seconds: None)  # noqa: ARG005 - the name is given
@@ -232,7 +232,7 @@ def test_processes_that_do_not_end_are_named_and_nothing_is_deleted(machine, mon
     assert machine.paths.facts.exists()
 
 
-def test_without_a_sandbox_status_says_what_to_do(machine):
+def test_status_without_sandbox_names_next_step(machine):
     with pytest.raises(SandboxError, match="no sandbox exists") as failure:
         lifecycle.read_status(machine.paths)
     assert "accelkit sandbox up" in failure.value.next_step
@@ -243,7 +243,7 @@ def test_without_a_sandbox_status_says_what_to_do(machine):
 
 
 @pytest.mark.parametrize("there", ["nothing", "one folder", "all folders and more", "facts", "options"])
-def test_down_knows_a_sandbox_in_any_state(machine, there):
+def test_down_deletes_sandbox_in_any_state(machine, there):
     root = machine.paths.root
     root.mkdir()
     if there == "one folder":
@@ -258,7 +258,7 @@ def test_down_knows_a_sandbox_in_any_state(machine, there):
     assert not root.exists()
 
 
-def test_down_never_deletes_what_is_no_sandbox(machine):
+def test_down_refuses_to_delete_foreign_files(machine):
     root = machine.paths.root
     root.mkdir()
     (root / "thesis").touch()
@@ -273,7 +273,7 @@ def test_down_never_deletes_what_is_no_sandbox(machine):
         lifecycle.stop_sandbox(SandboxPaths(root_file), machine.said.append)
 
 
-def test_down_ends_processes_of_a_sandbox_whose_folder_is_gone(machine):
+def test_down_stops_processes_of_sandbox_with_missing_root(machine):
     environ = {**os.environ, ROOT_VARIABLE: str(machine.paths.root)}
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=environ) as left:
         poll_until(lambda: find_sandbox_processes(machine.paths.root))
@@ -281,7 +281,7 @@ def test_down_ends_processes_of_a_sandbox_whose_folder_is_gone(machine):
         assert left.wait(DEADLINE) == -15
 
 
-def test_nodes_of_a_folder_without_a_sandbox_say_so(machine):
+def test_nodes_command_without_sandbox_names_next_step(machine):
     prepare(machine.paths)
     done = machine.run("nodes", "--root", machine.paths.root)
     assert done.exit_code == 1
@@ -289,6 +289,6 @@ def test_nodes_of_a_folder_without_a_sandbox_say_so(machine):
     assert "set --root to the folder of a sandbox" in done.stderr
 
 
-def test_build_tells_where_the_binaries_are(machine):
+def test_build_command_prints_source_of_binaries(machine):
     done = machine.run("build")
     assert (done.exit_code, "(from KUBEBUILDER_ASSETS)" in done.stdout) == (0, True)

@@ -87,7 +87,7 @@ async def always():
     return True
 
 
-async def test_output_goes_to_a_log_that_starts_afresh(child):
+async def test_process_log_is_truncated_on_start(child):
     it = child("sh", "-c", "echo out; echo err >&2")
     for _ in range(2):
         await it.start()
@@ -95,12 +95,12 @@ async def test_output_goes_to_a_log_that_starts_afresh(child):
     assert sorted(it.log.read_text().split()) == ["err", "out"]
 
 
-async def test_an_executable_that_cannot_be_run_is_named(child):
+async def test_executable_that_cannot_start_is_reported(child):
     with pytest.raises(SandboxError, match="cannot start /no/such"):
         await child("/no/such").start()
 
 
-async def test_one_that_ends_while_starting_is_seen_at_once_with_its_last_words(child):
+async def test_exit_during_startup_is_detected_immediately_with_log_tail(child):
     it = child("sh", "-c", "echo a bad option; exit 1")
     await it.start()
     begun = time.monotonic()
@@ -109,7 +109,7 @@ async def test_one_that_ends_while_starting_is_seen_at_once_with_its_last_words(
     assert time.monotonic() - begun < DEADLINE / 2
 
 
-async def test_an_answer_of_somebody_else_is_not_its_answer(child):
+async def test_exited_process_is_not_ready_despite_successful_probe(child):
     it = child("true")
     await it.start()
     await asyncio.wait_for(it.wait(), DEADLINE)
@@ -117,7 +117,7 @@ async def test_an_answer_of_somebody_else_is_not_its_answer(child):
         await it.wait_until_ready(always, seconds=DEADLINE)
 
 
-async def test_one_that_never_gets_ready_runs_out_of_time(child):
+async def test_process_that_never_becomes_ready_times_out(child):
     it = child("sleep", "1000")
     await it.start()
     try:
@@ -128,7 +128,7 @@ async def test_one_that_never_gets_ready_runs_out_of_time(child):
     assert not it.running
 
 
-async def test_stop_kills_the_whole_session_of_one_that_will_not_end(child):
+async def test_stop_kills_whole_session_of_unresponsive_process(child):
     it = child(*python(STUBBORN))
     await it.start()
     await it.wait_until_ready(logged(it), seconds=DEADLINE)
@@ -138,7 +138,7 @@ async def test_stop_kills_the_whole_session_of_one_that_will_not_end(child):
     assert await asyncio.to_thread(await_end, own)
 
 
-async def test_stop_of_one_that_ended_or_never_started_does_nothing(child):
+async def test_stop_of_exited_or_unstarted_process_does_nothing(child):
     it = child("true")
     await it.stop()
     await it.start()
@@ -146,7 +146,7 @@ async def test_stop_of_one_that_ended_or_never_started_does_nothing(child):
     await it.stop()
 
 
-def test_children_die_with_a_supervisor_that_is_killed(tmp_path):
+def test_child_exits_when_supervisor_is_killed(tmp_path):
     text = f"""
 import asyncio
 from pathlib import Path
@@ -167,13 +167,13 @@ asyncio.run(main())
     assert await_end(pid)
 
 
-def test_a_process_is_known_by_pid_and_start():
+def test_process_is_identified_by_pid_and_start_time():
     own = identify(os.getpid())
     assert own == identify(os.getpid())
     assert own.started > identify(1).started
 
 
-def test_one_that_has_ended_has_no_identity_even_before_it_is_reaped():
+def test_exited_process_has_no_identity_before_it_is_reaped():
     process = subprocess.Popen(["true"])
     assert await_end(process.pid)
     assert identify(process.pid) is None
@@ -181,7 +181,7 @@ def test_one_that_has_ended_has_no_identity_even_before_it_is_reaped():
     assert identify(process.pid) is None
 
 
-def test_a_pid_that_is_used_again_is_never_signalled():
+def test_reused_pid_is_never_signalled():
     with echo() as process:
         before = replace(identify(process.pid), started=1)
         send(before, signal.SIGKILL)
@@ -189,13 +189,13 @@ def test_a_pid_that_is_used_again_is_never_signalled():
         assert answers(process)
 
 
-def test_a_signal_to_nobody_is_nothing():
+def test_signal_to_missing_process_is_ignored():
     process = subprocess.Popen(["true"])
     process.wait(DEADLINE)
     send(Identity(process.pid, 1), signal.SIGKILL)
 
 
-def test_end_all_kills_what_outlives_its_patience():
+def test_end_all_kills_processes_after_grace_period():
     with subprocess.Popen(python(STUBBORN), stdout=subprocess.PIPE) as process:
         own = int(process.stdout.readline())
         end_all([identify(process.pid), identify(own)], patience_seconds=0.1)
@@ -203,12 +203,12 @@ def test_end_all_kills_what_outlives_its_patience():
         assert await_end(own)
 
 
-def test_processes_are_found_by_the_root_in_their_environment(tmp_path):
+def test_processes_are_found_by_root_in_their_environment(tmp_path):
     with echo(**{ROOT_VARIABLE: str(tmp_path)}) as ours, echo(**{ROOT_VARIABLE: f"{tmp_path}-other"}):
         assert find_sandbox_processes(tmp_path) == [identify(ours.pid)]
 
 
-def test_whoever_asks_is_not_of_the_sandbox_nor_are_its_ancestors(tmp_path):
+def test_calling_process_and_its_ancestors_are_not_sandbox_processes(tmp_path):
     text = f"""
 from pathlib import Path
 from accelkit.sandbox.processes import find_sandbox_processes
@@ -226,7 +226,7 @@ print(len(find_sandbox_processes(Path({str(tmp_path)!r}))))
     assert answer.stdout == b"0\n"
 
 
-def test_the_tail_of_a_log_is_its_last_lines_or_nothing(tmp_path):
+def test_read_tail_returns_last_lines_or_empty_string(tmp_path):
     log = tmp_path / "log"
     assert read_tail(log) == ""
     log.write_bytes(b"a\nb\nc\xff\n")

@@ -33,7 +33,7 @@ def base(monkeypatch):
         yield Path(folder)
 
 
-def test_a_socket_of_the_longest_node_below_a_long_root_can_be_bound_and_lies_in_the_sandbox(paths, base):
+def test_socket_of_node_with_longest_name_can_be_bound_under_long_root(paths, base):
     with open_run_folder(paths, ["node-1", LONGEST_NODE]) as folder:
         short = build_node_root(folder, 1) / SOCKET
         short.parent.mkdir(parents=True)
@@ -47,14 +47,14 @@ def test_a_socket_of_the_longest_node_below_a_long_root_can_be_bound_and_lies_in
     assert list(base.iterdir()) == []
 
 
-def test_it_is_for_its_owner_alone_and_two_sandboxes_have_two(paths, base):
+def test_run_folder_has_mode_0700_and_is_unique_per_sandbox(paths, base):
     with open_run_folder(paths, ["a"]) as first, open_run_folder(paths, ["a"]) as second:
         assert {first.parent, second.parent} == {base}
         assert first != second
         assert {stat.S_IMODE(each.stat().st_mode) for each in (first, second)} == {0o700}
 
 
-def test_it_is_locked_against_those_who_delete_what_is_old(paths, base):
+def test_run_folder_is_locked_while_in_use(paths, base):
     with open_run_folder(paths, ["a"]) as folder:
         assert subprocess.run(["flock", "--exclusive", "--nonblock", folder, "true"], check=False).returncode == 1
     folder.mkdir()
@@ -62,9 +62,7 @@ def test_it_is_locked_against_those_who_delete_what_is_old(paths, base):
 
 
 @pytest.mark.parametrize("spoil", ["open", "foreign", "long", "absent"])
-def test_a_base_that_others_can_write_or_that_is_too_long_is_passed_over_for_the_next(
-    paths, base, monkeypatch, spoil, tmp_path
-):
+def test_unsafe_or_too_long_base_folder_is_skipped(paths, base, monkeypatch, spoil, tmp_path):
     if spoil == "open":
         base.chmod(0o777)
     elif spoil == "absent":
@@ -87,7 +85,7 @@ def _owned(found, owner):
     return found if owner is None else os.stat_result((*found[:4], owner, *found[5:]))
 
 
-def test_a_name_that_another_user_made_before_is_not_taken(paths, base, monkeypatch):
+def test_existing_folder_name_is_not_reused(paths, base, monkeypatch):
     names = iter(["taken", "free"])
     monkeypatch.setattr(tempfile, "_get_candidate_names", lambda: names)
     (base / "accelkit-taken").mkdir()
@@ -95,7 +93,7 @@ def test_a_name_that_another_user_made_before_is_not_taken(paths, base, monkeypa
         assert folder.name == "accelkit-free"
 
 
-def test_without_any_base_it_says_what_to_set(paths, monkeypatch):
+def test_error_names_tmpdir_when_no_base_folder_is_safe(paths, monkeypatch):
     monkeypatch.setattr(run_folder, "_is_safe", lambda _: False)
     with (
         pytest.raises(SandboxError, match=r"other users can replace files.*set TMPDIR to a folder with a short path"),
@@ -104,7 +102,7 @@ def test_without_any_base_it_says_what_to_set(paths, monkeypatch):
         pass
 
 
-def test_what_a_killed_supervisor_left_is_removed_and_what_it_leads_to_stays(paths, base):
+def test_leftover_run_folder_is_removed_without_following_symlinks(paths, base):
     left = Path(tempfile.mkdtemp(prefix="accelkit-"))
     (paths.nodes / "a").mkdir()
     (left / "0").symlink_to(paths.nodes / "a")
@@ -114,7 +112,7 @@ def test_what_a_killed_supervisor_left_is_removed_and_what_it_leads_to_stays(pat
     remove_run_folder(left)
 
 
-def test_only_our_own_links_are_ever_deleted(base, monkeypatch):
+def test_remove_run_folder_deletes_only_own_symlinks(base, monkeypatch):
     folder = base / "accelkit-taken"
     folder.mkdir()
     (folder / "thesis").touch()

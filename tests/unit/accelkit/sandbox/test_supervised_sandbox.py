@@ -78,7 +78,7 @@ async def stop(task):
     await asyncio.wait_for(task, DEADLINE)
 
 
-async def test_a_sandbox_is_ready_with_all_its_processes_and_ends_with_them(sandbox):
+async def test_sandbox_is_ready_with_all_processes_and_stops_them(sandbox):
     sandbox.paths.nodes_file.write_text("nodes: [{name: mine}]")
     task = sandbox.start()
     facts = await sandbox.ready()
@@ -91,7 +91,7 @@ async def test_a_sandbox_is_ready_with_all_its_processes_and_ends_with_them(sand
     assert [identify(pid) for pid in facts.processes.values()] == [None] * 5
 
 
-async def test_the_facts_lead_to_the_api_server_and_to_the_scheduler(sandbox):
+async def test_facts_contain_api_server_and_scheduler_endpoints(sandbox):
     task = sandbox.start()
     facts = await sandbox.ready()
     await stop(task)
@@ -117,7 +117,7 @@ def read_options(sandbox, name):
     return {option: value for option, _, value in pairs}
 
 
-async def test_every_component_is_given_files_that_are_there_and_listens_on_the_loopback(sandbox):
+async def test_components_receive_existing_files_and_loopback_addresses(sandbox):
     task = sandbox.start()
     facts = await sandbox.ready()
     await stop(task)
@@ -149,12 +149,12 @@ async def test_every_component_is_given_files_that_are_there_and_listens_on_the_
     assert "--unsafe-no-fsync" in etcd
 
 
-async def test_all_ports_differ():
+async def test_component_ports_are_distinct():
     ports = control_plane.Ports.choose_free()
     assert len({ports.etcd, ports.etcd_peer, ports.apiserver, ports.controller_manager, ports.scheduler}) == 5
 
 
-async def test_it_is_not_ready_before_pods_have_an_account(sandbox):
+async def test_sandbox_is_not_ready_before_default_service_account_exists(sandbox):
     sandbox.account.clear()
     task = sandbox.start()
     facts = await sandbox.facts(lambda facts: {"kube-scheduler", "nodes"} <= facts.processes.keys())
@@ -166,7 +166,7 @@ async def test_it_is_not_ready_before_pods_have_an_account(sandbox):
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver", "kube-controller-manager"])
-async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(sandbox, name):
+async def test_exited_component_fails_sandbox_with_its_log_tail(sandbox, name):
     task = sandbox.start()
     before = await sandbox.ready()
     os.kill(before.processes[name], signal.SIGKILL)
@@ -177,7 +177,7 @@ async def test_a_component_that_ends_fails_the_sandbox_with_its_last_words(sandb
     assert [identify(pid) for pid in before.processes.values()] == [None] * 5
 
 
-async def test_a_component_that_does_not_start_is_named_and_nothing_is_left(tmp_path, monkeypatch):
+async def test_component_that_fails_to_start_is_reported_and_sandbox_is_stopped(tmp_path, monkeypatch):
     sandbox = Sandbox(tmp_path, monkeypatch, kube_apiserver=FAILS, deaf="https://")
     with pytest.raises(SandboxError, match=r"kube-apiserver exited during startup:\nthe disk is full"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
@@ -188,20 +188,20 @@ async def test_a_component_that_does_not_start_is_named_and_nothing_is_left(tmp_
     assert identify(facts.processes.get("etcd", 2**22)) is None
 
 
-async def test_the_first_of_several_failures_is_raised_as_it_is(sandbox):
+async def test_first_of_several_failures_is_raised_unchanged(sandbox):
     sandbox.binaries.kube_scheduler.unlink()
     with pytest.raises(SandboxError, match=r"cannot start .*kube-scheduler"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
 
 
-async def test_a_mistake_in_the_nodes_file_costs_no_start(sandbox):
+async def test_invalid_nodes_file_starts_no_process(sandbox):
     sandbox.paths.nodes_file.write_text("nodes: 3")
     with pytest.raises(SandboxError, match="nodes file"):
         await asyncio.wait_for(sandbox.start(), DEADLINE)
     assert not list(sandbox.paths.logs.iterdir())
 
 
-async def test_simulated_nodes_that_end_are_started_again(sandbox):
+async def test_exited_process_of_simulated_nodes_is_restarted(sandbox):
     task = sandbox.start()
     before = await sandbox.ready()
     os.kill(before.processes["nodes"], signal.SIGKILL)

@@ -59,7 +59,7 @@ class Kept:
         return seen[-1], seen[:-1]
 
 
-async def test_another_configuration_ends_the_scheduler_and_starts_it_again(tmp_path, monkeypatch):
+async def test_changed_configuration_restarts_scheduler(tmp_path, monkeypatch):
     async with Kept(tmp_path, monkeypatch) as kept:
         first, _ = await kept.follow(lambda state: state.ready)
         kept.paths.scheduler_config.write_text("second")
@@ -71,7 +71,7 @@ async def test_another_configuration_ends_the_scheduler_and_starts_it_again(tmp_
     assert (taken_back.pid, taken_back.config_sha256, taken_back.ready) == (first.pid, first.config_sha256, False)
 
 
-async def test_a_scheduler_that_ends_is_started_again_with_the_reason_until_it_is_ready(tmp_path, monkeypatch):
+async def test_exited_scheduler_is_restarted_and_error_is_reported_until_ready(tmp_path, monkeypatch):
     async with Kept(tmp_path, monkeypatch) as kept:
         first, _ = await kept.follow(lambda state: state.ready)
         os.kill(first.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ async def test_a_scheduler_that_ends_is_started_again_with_the_reason_until_it_i
     assert (second.restarts, second.error, second.config_sha256) == (1, "", first.config_sha256)
 
 
-async def test_a_scheduler_that_fails_is_given_a_pause_but_another_configuration_is_not(tmp_path, monkeypatch):
+async def test_failing_scheduler_backs_off_until_configuration_changes(tmp_path, monkeypatch):
     async with Kept(tmp_path, monkeypatch, command=("sh", "-c", "exit 1")) as kept:
         monkeypatch.setattr(supervisor, "_BACK_OFF", BackOff(DEADLINE, DEADLINE))
         failed, _ = await kept.follow(lambda state: state.error)
@@ -92,7 +92,7 @@ async def test_a_scheduler_that_fails_is_given_a_pause_but_another_configuration
     assert again.restarts == 1
 
 
-async def test_the_reason_is_dropped_with_the_configuration_it_belongs_to(tmp_path, monkeypatch):
+async def test_scheduler_error_is_cleared_when_configuration_changes(tmp_path, monkeypatch):
     async with Kept(tmp_path, monkeypatch, command=("sh", "-c", "echo why >&2; exit 1")) as kept:
         failed, _ = await kept.follow(lambda state: state.error == "why")
         assert not failed.ready

@@ -29,19 +29,19 @@ def asked(**launch):
 
 
 @pytest.mark.parametrize(("unit", "named"), [("", "kube-scheduler.service"), ("mine.service", "mine.service")])
-def test_systemd_is_asked_for_the_files_of_the_schedulers_unit(unit, named):
+def test_systemd_is_queried_for_files_of_scheduler_unit(unit, named):
     assert asked(kind="systemd", unit=unit) == [["systemctl", "show", "--property=FragmentPath,DropInPaths", named]]
 
 
 @pytest.mark.parametrize(
     "launch", [{"kind": "static_pod"}, {"kind": "config_file"}, {"kind": "config_file", "path": "/etc/s.yaml"}], ids=str
 )
-def test_a_way_of_starting_kube_scheduler_needs_what_it_is_watched_by(launch):
+def test_launch_kind_requires_its_parameters(launch):
     with pytest.raises(ConfigurationError, match="without"):
         asked(**launch)
 
 
-def test_an_outcome_shows_each_file_before_and_after_and_no_private_key():
+def test_outcome_contains_file_diffs_without_private_keys():
     key = b"-----BEGIN RSA PRIVATE KEY-----\nsecret\n"
     changes = (FileChange("/a", b"one\n", b"two\n"), FileChange("/b", None, key), FileChange("/c", b"\xff", None))
     assert summarize(SwitchOutcome(changes, exact=False, problems=("odd",))) == {

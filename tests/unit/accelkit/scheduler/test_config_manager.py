@@ -38,7 +38,7 @@ def run(root, action, given):
     return done.exit_code, json.loads(done.stdout)
 
 
-def test_what_would_change_is_shown_and_not_done(root):
+def test_compare_reports_changes_without_applying_them(root):
     code, result = run(root, "compare", spec())
     assert (code, result["changed"], result["diff"][0]["after_header"]) == (0, True, "/etc/scheduler.yaml")
     assert "urlPrefix" in result["diff"][0]["after"]
@@ -59,7 +59,7 @@ def runner(root, monkeypatch):
     return taken
 
 
-def test_a_scheduler_is_switched_checked_and_switched_back(root, runner):
+def test_scheduler_is_switched_checked_and_restored(root, runner):
     waits = spec(timeout=60)
     after = run(root, "compare", waits)[1]["diff"][0]["after"]
     code, result = run(root, "apply", waits)
@@ -74,7 +74,7 @@ def test_a_scheduler_is_switched_checked_and_switched_back(root, runner):
     assert not (root / "var").exists()
 
 
-def test_a_scheduler_that_does_not_follow_gets_its_file_again(root):
+def test_file_is_restored_when_scheduler_does_not_become_ready(root):
     code, result = run(root, "apply", spec())
     assert (code, result["failed"]) == (1, True)
     assert "the former state was restored" in result["msg"]
@@ -82,7 +82,7 @@ def test_a_scheduler_that_does_not_follow_gets_its_file_again(root):
     assert not (root / "var").exists()
 
 
-def test_an_error_is_one_sentence_in_the_result(root):
+def test_error_is_returned_as_message_in_result(root):
     (root / "state.json").write_text("{}")
     assert "kube-scheduler is not ready" in run(root, "apply", spec())[1]["msg"]
     for given, words in (

@@ -69,7 +69,7 @@ def bed(monkeypatch):
     return Bed(engine, api)
 
 
-async def test_a_manifest_that_was_written_again_is_switched_when_it_was_seen_twice(bed):
+async def test_rewritten_manifest_is_switched_after_second_observation(bed):
     await bed.look()
     assert bed.engine.applied == []
     await bed.look(2)
@@ -83,14 +83,14 @@ async def test_a_manifest_that_was_written_again_is_switched_when_it_was_seen_tw
     assert len(bed.engine.applied) == 2
 
 
-async def test_a_manifest_that_is_still_being_written_is_left_alone(bed):
+async def test_manifest_that_is_still_changing_is_not_switched(bed):
     for text in ("a", "b", "c"):
         bed.engine.manifest = text
         await bed.look()
     assert bed.engine.applied == []
 
 
-async def test_a_run_that_changes_the_cluster_goes_first(bed):
+async def test_keeper_waits_while_another_run_holds_lease(bed):
     held = {"holderIdentity": "alice@laptop", "leaseDurationSeconds": 60, "renewTime": "2026-01-01T00:00:00.000000Z"}
     bed.api.store(build_leases_path(RUN_LEASE.namespace), {"metadata": {"name": RUN_LEASE.name}, "spec": held})
     await bed.look(5)
@@ -101,7 +101,7 @@ async def test_a_run_that_changes_the_cluster_goes_first(bed):
     assert len(bed.engine.applied) == 1
 
 
-async def test_what_kube_scheduler_did_not_come_back_with_is_not_tried_again_at_once(bed):
+async def test_failed_switch_is_retried_only_after_delay(bed):
     bed.engine.refuses = True
     await bed.look(5)
     assert len(bed.engine.applied) == 1
@@ -116,7 +116,7 @@ async def test_what_kube_scheduler_did_not_come_back_with_is_not_tried_again_at_
     assert LEASE not in bed.api.objects
 
 
-async def test_a_problem_is_told_once_and_again_after_it_was_gone(bed):
+async def test_recurring_problem_is_reported_once_per_occurrence(bed):
     bed.engine.manifest = "ours"
     for broken in (True, False, True):
         bed.broken = broken
@@ -124,7 +124,7 @@ async def test_a_problem_is_told_once_and_again_after_it_was_gone(bed):
     assert bed.told == [("SchedulerNotSwitched", "the specification is invalid")] * 2
 
 
-async def test_it_ends_when_it_is_told_to(bed):
+async def test_keeper_exits_when_stopped(bed):
     stop = asyncio.Event()
     task = asyncio.create_task(bed.keeper.keep(stop))
     await asyncio.sleep(0)
@@ -139,7 +139,7 @@ def spec_file(tmp_path):
     return path
 
 
-def test_the_specification_and_the_credentials_are_read_from_files(spec_file, tmp_path):
+def test_specification_and_credentials_are_read_from_files(spec_file, tmp_path):
     assert read_spec(spec_file, None).credentials is None
     for name in ("ca.crt", "tls.crt", "tls.key"):
         (tmp_path / name).write_text(name)
@@ -148,7 +148,7 @@ def test_the_specification_and_the_credentials_are_read_from_files(spec_file, tm
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"unknown": 1}'])
-def test_what_cannot_be_read_is_an_error_of_ours(tmp_path, content):
+def test_unreadable_specification_is_a_configuration_error(tmp_path, content):
     path = tmp_path / "spec.json"
     if content is not None:
         path.write_text(content)
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_an_error_of_ours(tmp_path, content):
         read_spec(path, None)
 
 
-def test_a_keeper_needs_a_node(spec_file):
+def test_keeper_requires_node_name(spec_file):
     done = CliRunner().invoke(main, ["scheduler-keeper", "--spec", str(spec_file)], env={"NODE_NAME": ""})
     assert done.exit_code == 2
     assert "--node" in done.output

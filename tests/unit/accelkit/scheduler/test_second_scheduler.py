@@ -14,7 +14,7 @@ def written(url="https://extender:1", version="v1.34.4", **extender):
     return spec, parse_yaml(build_second_scheduler_configuration(spec, **PLACE))
 
 
-def test_it_has_a_profile_and_a_lease_of_its_own():
+def test_second_scheduler_has_its_own_profile_and_lease():
     _, document = written()
     assert document["profiles"] == [{"schedulerName": "ours"}]
     assert document["leaderElection"] == {
@@ -25,12 +25,12 @@ def test_it_has_a_profile_and_a_lease_of_its_own():
     }
 
 
-def test_plain_http_has_the_entry_of_every_other_scheduler():
+def test_plain_http_entry_equals_entry_of_default_scheduler():
     spec, document = written("http://extender:1", weight=7, ignorable=True)
     assert document["extenders"] == [build_desired_settings(spec).extender.build_entry()]
 
 
-def test_https_names_the_files_of_the_secret_and_the_server():
+def test_https_entry_names_secret_files_and_server_name():
     _, document = written(server_name="accelkit-extender.accelkit.svc")
     [entry] = document["extenders"]
     assert entry["enableHTTPS"] is True
@@ -46,10 +46,10 @@ def test_https_names_the_files_of_the_secret_and_the_server():
     ("version", "api_version"),
     [("v1.21.0", "v1beta1"), ("v1.24.1", "v1beta3"), ("v1.33.5-gke.100", "v1"), ("v1.34.4", "v1")],
 )
-def test_the_version_decides_the_format(version, api_version):
+def test_version_determines_configuration_format(version, api_version):
     assert written(version=version)[1]["apiVersion"] == f"kubescheduler.config.k8s.io/{api_version}"
 
 
-def test_the_version_must_be_given():
+def test_missing_version_is_refused():
     with pytest.raises(ConfigurationError, match="cannot configure kube-scheduler without"):
         written(version="")

@@ -21,7 +21,7 @@ async def echo(method, path, body):
     return Reply(201, json.dumps([method, path, body.decode()]).encode())
 
 
-async def test_a_request_is_answered(pki):
+async def test_http2_request_receives_response(pki):
     async with serving(echo, tls=pki.files) as (server, at), speaking(at, pki.client()) as client:
         got = await client.ask("POST", "/a%20b?c=d", body=b"hello")
         assert (got.status, json.loads(got.body)) == (201, ["POST", "/a b", "hello"])
@@ -32,13 +32,13 @@ async def test_a_request_is_answered(pki):
         assert server.requests == {"HTTP/1.1": 0, "HTTP/2": 3}
 
 
-async def test_who_does_not_offer_it_is_served_as_before(pki):
+async def test_client_without_http2_is_served_over_http1(pki):
     async with serving(echo, tls=pki.files) as (server, at), connected(at, pki.client()) as client:
         assert (await client.ask("GET", "/"))[0] == 201
         assert server.requests == {"HTTP/1.1": 1, "HTTP/2": 0}
 
 
-async def test_where_it_is_turned_off_nobody_is_served_by_it(pki):
+async def test_http2_is_not_negotiated_when_disabled(pki):
     tls, stop = pki.client(), asyncio.Event()
     tls.set_alpn_protocols(["h2", "http/1.1"])
     async with serving(echo, tls=pki.files) as (former, at):
@@ -52,7 +52,7 @@ async def test_where_it_is_turned_off_nobody_is_served_by_it(pki):
         await server
 
 
-async def test_requests_of_one_connection_do_not_wait_for_each_other(pki):
+async def test_slow_request_does_not_block_other_streams(pki):
     gate = Gate()
 
     async def handle(method, path, body):
@@ -65,7 +65,7 @@ async def test_requests_of_one_connection_do_not_wait_for_each_other(pki):
         assert [(await client.answer(each)).body for each in slow] == 30 * [b"done"]
 
 
-async def test_large_bodies_come_and_go_whole_side_by_side(pki):
+async def test_large_bodies_are_transferred_intact_in_parallel(pki):
     async def back(_method, _path, body):
         return Reply(200, body[::-1])
 
@@ -76,7 +76,7 @@ async def test_large_bodies_come_and_go_whole_side_by_side(pki):
         assert server._held_bytes == 0
 
 
-async def test_a_client_needs_a_name(pki):
+async def test_client_certificate_without_accepted_name_is_refused(pki):
     pki.write("client", pki.authority._issue("other", "", ExtendedKeyUsageOID.CLIENT_AUTH, ()))
     async with serving(echo, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
         number = await client.send("POST", "/", ("content-length", "100000000"), end=False)
@@ -85,7 +85,7 @@ async def test_a_client_needs_a_name(pki):
         assert await client.until_closed() == (0, number)
 
 
-async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(pki, monkeypatch):
+async def test_oversized_body_is_refused_before_transfer(pki, monkeypatch):
     async with serving(echo, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
         number = await client.send("POST", "/", ("content-length", "134217729"), body=b"x" * 60_000, end=False)
         assert (await client.answer(number)).status == 413
@@ -96,7 +96,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_sent(pki, monkey
 
 
 @pytest.mark.parametrize("said", [True, False])
-async def test_bodies_under_way_have_a_limit_together(pki, monkeypatch, said):
+async def test_total_size_of_pending_bodies_is_limited(pki, monkeypatch, said):
     monkeypatch.setattr(module, "MAX_BODIES_BYTES", 1000)
     gate = Gate()
 
@@ -116,7 +116,7 @@ async def test_bodies_under_way_have_a_limit_together(pki, monkeypatch, said):
         await until(lambda: not server._held_bytes)
 
 
-async def test_a_body_that_does_not_come_in_time_is_given_up(pki, monkeypatch):
+async def test_incomplete_body_times_out(pki, monkeypatch):
     monkeypatch.setattr(module, "_BODY_SECONDS", 0.1)
     async with serving(echo, tls=pki.files) as (server, at), speaking(at, pki.client()) as client:
         number = await client.send("POST", "/", ("content-length", "500"), body=b"{", end=False)
@@ -125,7 +125,7 @@ async def test_a_body_that_does_not_come_in_time_is_given_up(pki, monkeypatch):
         await until(lambda: not server._held_bytes)
 
 
-async def test_who_gives_a_request_up_disturbs_nobody(pki, caplog):
+async def test_cancelled_request_does_not_affect_other_requests(pki, caplog):
     handled = []
 
     async def handle(*request):
@@ -145,7 +145,7 @@ async def test_who_gives_a_request_up_disturbs_nobody(pki, caplog):
     assert caplog.records == []
 
 
-async def test_the_end_waits_for_answers_under_way_and_tells_the_client_at_once(pki):
+async def test_shutdown_waits_for_pending_responses_and_notifies_client(pki):
     gate = Gate()
     async with (
         serving(gate.handle, tls=pki.files) as (server, at),
@@ -171,7 +171,7 @@ async def test_the_end_waits_for_answers_under_way_and_tells_the_client_at_once(
         await until(server.ended.done)
 
 
-async def test_renewing_ends_connections_and_what_is_asked_later_is_left_to_another(pki):
+async def test_renewal_closes_connections_and_ignores_later_requests(pki):
     gate = Gate()
     async with serving(gate.handle, tls=pki.files) as (server, at), speaking(at, pki.client()) as client:
         number = await client.send("GET", "/")
@@ -188,7 +188,7 @@ async def test_renewing_ends_connections_and_what_is_asked_later_is_left_to_anot
             assert (await new.ask("GET", "/")).status == 200
 
 
-async def test_a_connection_without_requests_ends(pki, monkeypatch):
+async def test_idle_connection_is_closed(pki, monkeypatch):
     monkeypatch.setattr(module, "_IDLE_SECONDS", 0.2)
     gate = Gate()
     async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
@@ -201,7 +201,7 @@ async def test_a_connection_without_requests_ends(pki, monkeypatch):
         assert await client.until_closed() == (0, number)
 
 
-async def test_an_answer_that_is_not_fetched_is_given_up(pki, monkeypatch):
+async def test_stream_is_reset_when_client_does_not_read_response(pki, monkeypatch):
     monkeypatch.setattr(http2_module, "ANSWER_SECONDS", 0.2)
 
     async def much(*_):
@@ -214,7 +214,7 @@ async def test_an_answer_that_is_not_fetched_is_given_up(pki, monkeypatch):
         await until(lambda: all(not each._streams for each in server._connections._served))
 
 
-async def test_the_end_leaves_nothing_running(pki):
+async def test_shutdown_leaves_no_running_tasks(pki):
     before = asyncio.all_tasks()
     async with serving(echo, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
         await client.ask("GET", "/")
@@ -225,13 +225,13 @@ async def test_the_end_leaves_nothing_running(pki):
 @pytest.mark.parametrize(
     "case",
     [
-        test_a_request_is_answered,
-        test_who_does_not_offer_it_is_served_as_before,
-        test_requests_of_one_connection_do_not_wait_for_each_other,
-        test_large_bodies_come_and_go_whole_side_by_side,
-        test_a_client_needs_a_name,
-        test_the_end_waits_for_answers_under_way_and_tells_the_client_at_once,
+        test_http2_request_receives_response,
+        test_client_without_http2_is_served_over_http1,
+        test_slow_request_does_not_block_other_streams,
+        test_large_bodies_are_transferred_intact_in_parallel,
+        test_client_certificate_without_accepted_name_is_refused,
+        test_shutdown_waits_for_pending_responses_and_notifies_client,
     ],
 )
-def test_it_is_the_same_on_the_loop_that_the_extender_has(pki, case):
+def test_http2_works_on_uvloop(pki, case):
     uvloop.run(case(pki))

@@ -56,7 +56,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-async def test_a_flood_of_frames_ends_its_connection_and_no_other(pki, flood):
+async def test_frame_flood_closes_only_its_own_connection(pki, flood):
     async with (
         serving(hello, tls=pki.files) as (_, at),
         speaking(at, pki.client()) as attacker,
@@ -68,7 +68,7 @@ async def test_a_flood_of_frames_ends_its_connection_and_no_other(pki, flood):
         assert (await client.ask("GET", "/")).status == 200
 
 
-async def test_requests_that_are_given_up_at_once_end_their_connection(pki):
+async def test_rapid_reset_closes_connection(pki):
     gate = Gate()
     async with serving(gate.handle, tls=pki.files) as (server, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(
@@ -84,7 +84,7 @@ async def test_requests_that_are_given_up_at_once_end_their_connection(pki):
         await until(lambda: not server._reading)
 
 
-async def test_who_has_given_requests_up_gets_no_room_before_they_end(pki):
+async def test_cancelled_requests_count_toward_stream_limit_until_completion(pki):
     gate = Gate()
     async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as client:
         for _ in range(module.MOST_STREAMS):
@@ -99,7 +99,7 @@ async def test_who_has_given_requests_up_gets_no_room_before_they_end(pki):
             pass
 
 
-async def test_more_requests_at_once_than_were_allowed_end_the_connection(pki):
+async def test_exceeding_stream_limit_closes_connection(pki):
     gate = Gate()
     async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(
@@ -109,7 +109,7 @@ async def test_more_requests_at_once_than_were_allowed_end_the_connection(pki):
         gate.open.set()
 
 
-async def test_a_head_in_pieces_without_end_ends_its_connection(pki):
+async def test_endless_continuation_frames_close_connection(pki):
     head, more = frame(HEADERS, HEAD, 1), frame(CONTINUATION, b"", 1)
     large = frame(CONTINUATION, 16_000 * b"x", 1)
     async with serving(hello, tls=pki.files) as (_, at):
@@ -119,7 +119,7 @@ async def test_a_head_in_pieces_without_end_ends_its_connection(pki):
                 assert (await attacker.until_closed())[0] in {CALM, PROTOCOL}
 
 
-async def test_headers_that_grow_when_they_are_decoded_end_the_connection(pki):
+async def test_header_compression_bomb_closes_connection(pki):
     # One header of 4,000 bytes is remembered, then named by one byte each time.
     encoder = hpack.Encoder()
     bomb = encoder.encode([("x", 4000 * "y")]) + 200 * encoder.encode([("x", 4000 * "y")])
@@ -129,7 +129,7 @@ async def test_headers_that_grow_when_they_are_decoded_end_the_connection(pki):
         assert (await attacker.until_closed())[0] == CALM
 
 
-async def test_a_body_in_pieces_of_one_byte_ends_its_connection(pki):
+async def test_body_in_one_byte_frames_closes_connection(pki):
     async with serving(hello, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(frame(HEADERS, HEAD, 1, END_HEADERS), *[frame(DATA, b"x", 1)] * MANY)
         assert (await attacker.until_closed())[0] == CALM
@@ -156,7 +156,7 @@ async def test_a_body_in_pieces_of_one_byte_ends_its_connection(pki):
         [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
     ],
 )
-async def test_what_is_no_http2_ends_its_connection_and_nothing_else(pki, caplog, frames):
+async def test_invalid_http2_closes_only_its_own_connection(pki, caplog, frames):
     gate = Gate()
     async with serving(gate.handle, tls=pki.files) as (_, at), speaking(at, pki.client()) as attacker:
         await attacker.raw(*frames)
@@ -168,7 +168,7 @@ async def test_what_is_no_http2_ends_its_connection_and_nothing_else(pki, caplog
     assert caplog.records == []
 
 
-async def test_who_says_goodbye_is_let_go(pki):
+async def test_goaway_from_client_closes_connection(pki):
     async with serving(hello, tls=pki.files) as (server, at), speaking(at, pki.client()) as client:
         await client.ask("GET", "/")
         await client.raw(frame(GOAWAY, bytes(8)))
@@ -176,7 +176,7 @@ async def test_who_says_goodbye_is_let_go(pki):
         await until(lambda: not server._connections._served)
 
 
-async def test_without_a_request_a_connection_ends_soon_whatever_it_sends(pki, monkeypatch):
+async def test_connection_without_complete_request_times_out(pki, monkeypatch):
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 0.5)
     async with serving(hello, tls=pki.files) as (server, at):
         for text in (b"", frame(PING, b"01234567"), frame(HEADERS, HEAD, 1), frame(HEADERS, HEAD, 1)[:12]):
@@ -186,7 +186,7 @@ async def test_without_a_request_a_connection_ends_soon_whatever_it_sends(pki, m
         await until(lambda: not server._connections._waiting)
 
 
-async def test_the_connection_that_waits_longest_makes_room(pki, monkeypatch):
+async def test_longest_waiting_connection_is_closed_at_connection_limit(pki, monkeypatch):
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 60)
     monkeypatch.setattr(server_module, "_CONNECTIONS", 2)
     async with (
@@ -199,7 +199,7 @@ async def test_the_connection_that_waits_longest_makes_room(pki, monkeypatch):
         assert [(await each.ask("GET", "/")).status for each in (second, third)] == [200, 200]
 
 
-async def test_who_reads_nothing_is_not_read(pki, monkeypatch):
+async def test_connection_is_closed_when_client_does_not_read(pki, monkeypatch):
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.3)
     # The last of what is written may wait where nobody tells us of it, until the connection counts as idle.
     monkeypatch.setattr(server_module, "_IDLE_SECONDS", 0.6)
@@ -216,7 +216,7 @@ async def test_who_reads_nothing_is_not_read(pki, monkeypatch):
         await until(lambda: not server._connections._served and not server._connections._waiting)
 
 
-def test_a_meter_reads_frames_however_they_are_cut_and_gives_again_with_time():
+def test_frame_meter_counts_split_frames_and_recovers_over_time():
     now = [0.0]
     meter = FrameMeter(lambda: now[0])
     meter.take(PREFACE)
@@ -245,18 +245,18 @@ def test_a_meter_reads_frames_however_they_are_cut_and_gives_again_with_time():
 @pytest.mark.parametrize(
     ("value", "length"), [("5", 5), ("-5", None), ("+5", None), ("5_0", None), ("²", None), ("", None)]
 )
-def test_a_length_is_a_number_or_not_said(value, length):
+def test_content_length_is_a_number_or_none(value, length):
     stream = Stream(1, [(b"content-length", value.encode())], frozenset(), lambda *_: None, lambda _: None)
     assert stream.content_length == length
 
 
-def test_a_path_that_is_no_text_is_one_nevertheless():
+def test_undecodable_path_is_replaced():
     stream = Stream(1, [(b":path", b"/\xff%ff?x")], frozenset(), lambda *_: None, lambda _: None)
     assert stream.path == "/\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
     assert stream.headers.get("X-Nothing") is None
 
 
-async def test_responses_that_clients_do_not_read_are_limited_together(pki):
+async def test_total_size_of_unread_responses_is_limited(pki):
     async def handle(_method, path, _body):
         return Reply(200, bytes(600 if path == "/large" else 1))
 
@@ -282,7 +282,7 @@ async def test_responses_that_clients_do_not_read_are_limited_together(pki):
         await until(lambda: not server._connections._unsent)
 
 
-async def test_connections_take_turns_for_each_request(pki):
+async def test_requests_of_connections_are_served_in_turn(pki):
     order = []
 
     async def handle(_method, path, _body):

@@ -23,14 +23,14 @@ async def echo(method, path, body):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_method_path_and_body_go_in_and_status_type_and_body_come_out(host):
+async def test_handler_receives_method_path_and_body_and_returns_response(host):
     async with serving(echo, host=host) as (_, at), connected(at) as connection:
         status, headers, body = await connection.ask("PUT", "/a/b", b"text")
     assert (status, json.loads(body)) == (201, ["PUT", "/a/b", "text"])
     assert headers["content-type"] == "text/plain; charset=utf-8"
 
 
-async def test_a_connection_serves_request_after_request_until_an_answer_closes_it():
+async def test_connection_is_reused_until_response_closes_it():
     async with serving(echo) as (_, at), connected(at) as connection:
         for _ in range(3):
             _, headers, _ = await connection.ask("GET", "/")
@@ -40,7 +40,7 @@ async def test_a_connection_serves_request_after_request_until_an_answer_closes_
         assert await connection.closed()
 
 
-async def test_a_slow_answer_holds_up_no_other():
+async def test_slow_response_does_not_block_other_connections():
     gate = Gate()
     async with serving(gate.handle) as (_, at), connected(at) as slow, connected(at) as other:
         await slow.send("GET", "/")
@@ -50,7 +50,7 @@ async def test_a_slow_answer_holds_up_no_other():
         assert await slow.answer() == await other.answer()
 
 
-async def test_a_body_in_chunks_is_put_together_and_websockets_are_not_served():
+async def test_chunked_body_is_assembled_and_websocket_upgrade_is_ignored():
     async with serving(echo) as (_, at), connected(at) as connection:
         _, _, body = await connection.ask("POST", "/", b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n", CHUNKED)
     assert json.loads(body) == ["POST", "/", "onetwo"]
@@ -59,7 +59,7 @@ async def test_a_body_in_chunks_is_put_together_and_websockets_are_not_served():
         assert (await connection.ask("GET", "/", headers=upgrade))[0] == 201
 
 
-async def test_a_body_of_up_to_128_mib_is_read_and_a_larger_one_refused_before_it_is_sent():
+async def test_body_over_128_mib_is_refused_before_transfer():
     async with serving(echo) as (server, at), connected(at) as fits, connected(at) as larger:
         await fits.send("POST", "/", b"{", ["Content-Length: 134217728"])
         status, _, body = await larger.ask("POST", "/", b"{", ["Content-Length: 134217729"])
@@ -71,7 +71,7 @@ async def test_a_body_of_up_to_128_mib_is_read_and_a_larger_one_refused_before_i
 
 @pytest.mark.parametrize(("size", "status"), [(10, 201), (11, 413)])
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_the_limit_holds_for_bodies_of_either_form(monkeypatch, size, status, chunked):
+async def test_body_limit_applies_to_plain_and_chunked_bodies(monkeypatch, size, status, chunked):
     monkeypatch.setattr(module, "MAX_BODY_BYTES", 10)
     body = b"x" * size
     async with serving(echo) as (_, at), connected(at) as connection:
@@ -83,7 +83,7 @@ async def test_the_limit_holds_for_bodies_of_either_form(monkeypatch, size, stat
     assert answered == status
 
 
-async def test_a_body_that_does_not_come_in_time_ends_its_connection(monkeypatch):
+async def test_incomplete_body_times_out_and_connection_is_closed(monkeypatch):
     monkeypatch.setattr(module, "_BODY_SECONDS", 0.1)
     async with serving(echo) as (_, at), connected(at) as connection:
         status, headers, body = await connection.ask("POST", "/", b"{", ["Content-Length: 500"])
@@ -92,7 +92,7 @@ async def test_a_body_that_does_not_come_in_time_ends_its_connection(monkeypatch
         assert await connection.closed()
 
 
-async def test_who_hangs_up_amid_a_body_disturbs_nobody(caplog):
+async def test_disconnect_during_body_does_not_affect_other_requests(caplog):
     handled = []
 
     async def handle(*request):
@@ -108,14 +108,14 @@ async def test_who_hangs_up_amid_a_body_disturbs_nobody(caplog):
     assert caplog.records == []
 
 
-async def test_what_is_no_http_is_refused_and_disturbs_nobody():
+async def test_invalid_http_is_refused_without_affecting_other_connections():
     async with serving(echo) as (_, at), connected(at) as broken, connected(at) as other:
         await broken.send("nonsense nonsense", "/", headers=["Content-Length: -5"])
         assert not (await broken.reader.read()).startswith(b"HTTP/1.1 2")
         assert (await other.ask("GET", "/"))[0] == 201
 
 
-async def test_the_end_waits_for_answers_under_way_and_frees_the_port():
+async def test_shutdown_waits_for_pending_responses_and_frees_port():
     gate = Gate()
     async with serving(gate.handle) as (server, at), connected(at) as connection, connected(at) as idle:
         await connection.send("GET", "/")
@@ -131,7 +131,7 @@ async def test_the_end_waits_for_answers_under_way_and_frees_the_port():
         HttpServer(at, echo)._socket.close()
 
 
-async def test_the_end_does_not_wait_for_bodies_that_do_not_come():
+async def test_shutdown_does_not_wait_for_incomplete_bodies():
     async with serving(echo) as (server, at), connected(at) as connection, connected(at) as late:
         await connection.send("POST", "/", b"{", ["Content-Length: 500"])
         await late.ask("GET", "/")
@@ -140,7 +140,7 @@ async def test_the_end_does_not_wait_for_bodies_that_do_not_come():
         await until(server.ended.done)
 
 
-async def test_renewing_closes_idle_connections_and_serves_new_ones():
+async def test_renewal_closes_idle_connections_and_accepts_new_connections():
     async with serving(echo) as (server, at):
         for _ in range(3):
             async with connected(at) as idle:
@@ -153,7 +153,7 @@ async def test_renewing_closes_idle_connections_and_serves_new_ones():
                     assert (await new.ask("GET", "/"))[0] == 201
 
 
-async def test_renewing_lets_answers_under_way_end_also_where_the_server_ends_before():
+async def test_renewal_and_shutdown_wait_for_pending_responses():
     gate = Gate()
     async with serving(gate.handle) as (server, at), connected(at) as connection:
         await connection.send("GET", "/")
@@ -169,7 +169,7 @@ async def test_renewing_lets_answers_under_way_end_also_where_the_server_ends_be
             assert (await connection.answer())[0] == (await new.answer())[0] == 200
 
 
-async def test_a_caller_that_comes_while_the_server_is_renewed_waits_for_the_next():
+async def test_request_during_renewal_is_served_by_next_server():
     async with serving(echo) as (server, at):
         statuses = []
         for _ in range(20):
@@ -185,7 +185,7 @@ async def test_a_caller_that_comes_while_the_server_is_renewed_waits_for_the_nex
         assert set(statuses) == {201}
 
 
-async def test_the_end_leaves_nothing_running():
+async def test_shutdown_leaves_no_running_tasks():
     before = asyncio.all_tasks()
     async with serving(echo) as (server, at):
         server.renew()
@@ -194,7 +194,7 @@ async def test_the_end_leaves_nothing_running():
     await until(lambda: asyncio.all_tasks() == before)
 
 
-async def test_a_server_that_cannot_begin_leaves_nothing_running_and_frees_its_port(tmp_path):
+async def test_failed_start_leaves_no_running_tasks_and_frees_port(tmp_path):
     before, pki = asyncio.all_tasks(), Pki(tmp_path)
     pki.files.key.write_text("nonsense")
     at = Listen("127.0.0.1", free_port(), pki.files)
@@ -204,7 +204,7 @@ async def test_a_server_that_cannot_begin_leaves_nothing_running_and_frees_its_p
     HttpServer(at, echo)._socket.close()
 
 
-async def test_a_port_in_use_is_an_error_and_one_just_closed_by_us_is_not():
+async def test_occupied_port_is_an_error_and_just_closed_port_can_be_reused():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()

@@ -72,7 +72,7 @@ async def until_closed(reader):
             assert await reader.read() == b""
 
 
-async def test_a_probe_is_answered_while_others_hold_more_connections_than_there_may_be(monkeypatch):
+async def test_probe_is_answered_when_connection_limit_is_exceeded(monkeypatch):
     # No held connection runs out of time meanwhile.
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 600)
     async with probes() as (_, at), opened(at, 5 * LIMIT, HEAD) as held:
@@ -83,7 +83,7 @@ async def test_a_probe_is_answered_while_others_hold_more_connections_than_there
             await until_closed(reader)
 
 
-async def test_a_probe_is_answered_while_connections_are_opened_without_end():
+async def test_probe_is_answered_during_connection_flood():
     async with probes() as (_, at):
 
         async def attack():
@@ -100,14 +100,14 @@ async def test_a_probe_is_answered_while_connections_are_opened_without_end():
         await asyncio.gather(*attacks, return_exceptions=True)
 
 
-async def test_a_head_that_does_not_come_in_time_ends_its_connection(monkeypatch):
+async def test_incomplete_head_times_out(monkeypatch):
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 0.2)
     for text in (b"", HEAD, b"GET"):
         async with probes() as (_, at), opened(at, 1, text) as ((reader, _),):
             await until_closed(reader)
 
 
-async def test_a_head_that_comes_byte_by_byte_has_no_more_time(monkeypatch):
+async def test_head_sent_byte_by_byte_does_not_extend_timeout(monkeypatch):
     monkeypatch.setattr(connections_module, "HEAD_SECONDS", 0.3)
     async with probes() as (_, at), opened(at) as ((reader, writer),):
         async with asyncio.timeout(60):
@@ -126,13 +126,13 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time(monkeypatch):
         HEAD + 40 * b"X: x\r\n",
     ],
 )
-async def test_a_head_without_measure_is_refused(line):
+async def test_oversized_head_is_refused(line):
     async with probes() as (_, at):
         assert (await answer(at, line + b"\r\n")).startswith(b"HTTP/1.0 400 ")
 
 
 @pytest.mark.parametrize("begun", [b"GET / HTTP/1.1\r\nA: ", HEAD + b"Content-Length: 900000000\r\n\r\n"])
-async def test_of_a_head_without_end_little_is_read_and_a_little_at_a_time(monkeypatch, begun):
+async def test_endless_head_is_read_in_small_limited_amounts(monkeypatch, begun):
     read, take = [], web.RequestHandler.data_received
     monkeypatch.setattr(
         web.RequestHandler, "data_received", lambda self, data: read.append(len(data)) or take(self, data)
@@ -147,7 +147,7 @@ async def test_of_a_head_without_end_little_is_read_and_a_little_at_a_time(monke
     assert max(read) <= 16 << 10
 
 
-async def test_a_body_that_nobody_reads_is_not_taken():
+async def test_unread_body_is_not_buffered():
     async with probes() as (_, at), opened(at, 1, HEAD + b"Content-Length: 900000000\r\n\r\n") as ((reader, writer),):
         sent, chunk = 0, os.urandom(65536)
         with contextlib.suppress(ConnectionError, TimeoutError):
@@ -161,7 +161,7 @@ async def test_a_body_that_nobody_reads_is_not_taken():
         assert (await answer(at, HEAD + b"\r\n")).endswith(b"hello")
 
 
-async def test_an_answer_that_is_not_fetched_ends_its_connection(monkeypatch):
+async def test_connection_is_closed_when_client_does_not_read_response(monkeypatch):
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
 
     asked = asyncio.Event()
@@ -178,7 +178,7 @@ async def test_an_answer_that_is_not_fetched_ends_its_connection(monkeypatch):
             await until(lambda: not (server._connections._waiting or server._connections._served))
 
 
-async def test_nothing_is_left_of_connections_that_have_ended():
+async def test_closed_connections_are_garbage_collected():
     async with probes() as (server, at):
         for _ in range(30):
             await answer(at, HEAD + b"\r\n")
@@ -188,7 +188,7 @@ async def test_nothing_is_left_of_connections_that_have_ended():
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_bodies_under_way_have_a_limit_together(monkeypatch, chunked):
+async def test_total_size_of_pending_bodies_is_limited(monkeypatch, chunked):
     monkeypatch.setattr(module, "MAX_BODIES_BYTES", 1000)
     gate = Gate()
 
@@ -211,14 +211,14 @@ async def test_bodies_under_way_have_a_limit_together(monkeypatch, chunked):
         await until(lambda: not server._held_bytes)
 
 
-async def test_bodies_that_are_announced_and_do_not_come_take_no_room():
+async def test_announced_but_unsent_bodies_reserve_no_memory():
     limits = BodyLimits(each_bytes=1000, together_bytes=1500, seconds=60)
     async with verbs(limits=limits) as (server, at), opened(at, 20, post(1000)):
         await until(lambda: len(server._reading) >= 20)
         assert (await answer(at, post(1000, bytes(1000)) + HEAD + b"Connection: close\r\n\r\n")).count(b" 200 ") == 2
 
 
-async def test_the_body_that_has_been_coming_for_longest_gives_way():
+async def test_oldest_incomplete_body_is_dropped_at_total_limit():
     limits = BodyLimits(each_bytes=1000, together_bytes=1500, seconds=60)
     async with (
         verbs(limits=limits) as (server, at),
@@ -233,14 +233,14 @@ async def test_the_body_that_has_been_coming_for_longest_gives_way():
             await until(lambda: not server._held_bytes)
 
 
-async def test_a_body_over_the_limit_of_its_server_is_refused_by_its_head():
+async def test_body_over_server_limit_is_refused_by_its_head():
     async with verbs(limits=BodyLimits(1000, 1500, 60)) as (_, at):
         refused = await answer(at, post(1001))
     assert refused.startswith(b"HTTP/1.1 413 ")
     assert refused.endswith(b'{"error":"the body is larger than 1000 bytes"}')
 
 
-async def test_a_defect_is_an_answer_and_a_line_of_the_log(caplog):
+async def test_handler_exception_returns_500_and_is_logged(caplog):
     async def fail(*_):
         raise ValueError("no")
 
@@ -250,7 +250,7 @@ async def test_a_defect_is_an_answer_and_a_line_of_the_log(caplog):
     assert [record.message for record in caplog.records] == ["cannot answer a request to /healthz because of a bug"]
 
 
-async def test_an_answer_does_not_say_what_it_was_written_in_and_a_head_is_served_once():
+async def test_response_hides_implementation_and_pipelined_request_is_not_served():
     async with verbs() as (_, at), probes() as (_, other):
         for each in (at, other):
             for text in (HEAD + b"Connection: close\r\n\r\n", b"nonsense\r\n\r\n"):
@@ -261,7 +261,7 @@ async def test_an_answer_does_not_say_what_it_was_written_in_and_a_head_is_serve
     assert b"Connection: close" in both
 
 
-async def test_where_no_descriptor_is_left_the_server_goes_on(caplog, monkeypatch):
+async def test_server_continues_after_running_out_of_file_descriptors(caplog, monkeypatch):
     monkeypatch.setattr(connections_module, "_PAUSE_SECONDS", 0.05)
 
     class Exhausted(socket.socket):
@@ -285,7 +285,7 @@ async def test_where_no_descriptor_is_left_the_server_goes_on(caplog, monkeypatc
     ]
 
 
-async def test_a_request_that_comes_in_the_moment_of_the_end_is_answered():
+async def test_request_received_during_shutdown_is_answered():
     stop, at = asyncio.Event(), Listen("127.0.0.1", free_port())
 
     async def end(*_):
@@ -300,7 +300,7 @@ async def test_a_request_that_comes_in_the_moment_of_the_end_is_answered():
         await serving
 
 
-async def test_a_body_in_chunks_of_one_byte_does_not_delay_other_requests():
+async def test_body_in_one_byte_chunks_does_not_delay_other_requests():
     answered = []
 
     async def handle(_method, path, _body):
@@ -319,7 +319,7 @@ async def test_a_body_in_chunks_of_one_byte_does_not_delay_other_requests():
     assert answered[0] == "/client"
 
 
-async def test_responses_that_clients_do_not_read_are_limited_together():
+async def test_total_size_of_unread_responses_is_limited():
     body = bytes(32 << 20)
 
     async def handle(*_request):

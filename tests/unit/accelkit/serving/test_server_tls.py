@@ -38,7 +38,7 @@ async def served(at, pki, certificate):
 
 
 @pytest.mark.parametrize("name", ["", "stranger"])
-async def test_a_client_without_a_certificate_of_our_authority_is_not_served(pki, name):
+async def test_client_without_certificate_of_client_ca_is_refused(pki, name):
     async with serving(hello, tls=pki.files) as (_, at):
         # With TLS 1.3 the refusal comes after the client's handshake.
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
@@ -57,7 +57,7 @@ async def test_a_client_without_a_certificate_of_our_authority_is_not_served(pki
         ("Kube-Scheduler", (), 403),
     ],
 )
-async def test_a_client_of_our_authority_is_served_by_its_names(pki, caplog, common, dns, status):
+async def test_client_certificate_is_accepted_by_name(pki, caplog, common, dns, status):
     pki.write("client", pki.authority._issue(common, "", ExtendedKeyUsageOID.CLIENT_AUTH, dns))
     async with serving(hello, tls=pki.files) as (_, at):
         for _ in range(3):
@@ -70,7 +70,7 @@ async def test_a_client_of_our_authority_is_served_by_its_names(pki, caplog, com
     assert caplog.messages == ([sentence] if status == 403 else [])
 
 
-async def test_who_speaks_no_tls_is_not_served(pki):
+async def test_client_without_tls_is_not_served(pki):
     async with serving(hello, tls=pki.files) as (_, at), connected(at) as connection:
         await connection.send("GET", "/")
         assert b"HTTP" not in await connection.reader.read()
@@ -78,7 +78,7 @@ async def test_who_speaks_no_tls_is_not_served(pki):
 
 @pytest.mark.parametrize(("version", "accepted"), [("TLSv1_1", False), ("TLSv1_2", True), ("TLSv1_3", True)])
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1:DeprecationWarning")
-async def test_tls_begins_at_1_2(pki, version, accepted):
+async def test_tls_1_2_is_minimum_version(pki, version, accepted):
     client = pki.client()
     client.set_ciphers("DEFAULT:@SECLEVEL=0")
     client.minimum_version = client.maximum_version = ssl.TLSVersion[version]
@@ -91,7 +91,7 @@ async def test_tls_begins_at_1_2(pki, version, accepted):
                 await asyncio.open_connection(at.host, at.port, ssl=client)
 
 
-async def test_a_changed_certificate_comes_into_force_for_everybody(pki, errors):
+async def test_changed_server_certificate_is_applied_to_all_connections(pki, errors):
     async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as former:
         await former.ask("GET", "/")
         for _ in range(2):
@@ -100,7 +100,7 @@ async def test_a_changed_certificate_comes_into_force_for_everybody(pki, errors)
     assert errors() == []
 
 
-async def test_a_changed_authority_comes_into_force(pki):
+async def test_changed_client_ca_is_applied(pki):
     others = Authority("others")
     async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as former:
         pki.files.client_ca.write_bytes(others.certificate)
@@ -110,14 +110,14 @@ async def test_a_changed_authority_comes_into_force(pki):
             assert (await connection.ask("GET", "/"))[0] == 200
 
 
-async def test_while_the_files_stay_as_they_are_connections_stay_open(pki):
+async def test_connections_remain_open_while_certificate_files_are_unchanged(pki):
     async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
         for _ in range(10):
             assert (await connection.ask("GET", "/"))[0] == 200
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def test_files_that_cannot_be_used_are_said_once_and_the_former_ones_stay_in_use(pki, errors):
+async def test_invalid_certificate_files_are_logged_once_and_previous_files_are_used(pki, errors):
     async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
         before = connection.certificate
         pki.files.key.write_text("nonsense")
@@ -132,7 +132,7 @@ async def test_files_that_cannot_be_used_are_said_once_and_the_former_ones_stay_
     assert errors() == [said]
 
 
-async def test_files_that_are_being_written_are_not_read(pki, errors):
+async def test_certificate_files_being_written_are_not_read(pki, errors):
     async with serving(hello, tls=pki.files) as (_, at):
         await shown(at, pki)
         for number in range(30):
@@ -143,7 +143,7 @@ async def test_files_that_are_being_written_are_not_read(pki, errors):
     assert errors() == []
 
 
-async def test_a_file_that_is_gone_for_a_while_changes_nothing(pki, errors):
+async def test_temporarily_missing_key_file_changes_nothing(pki, errors):
     async with serving(hello, tls=pki.files) as (_, at), connected(at, pki.client()) as connection:
         content = pki.files.key.read_bytes()
         pki.files.key.unlink()
@@ -154,7 +154,7 @@ async def test_a_file_that_is_gone_for_a_while_changes_nothing(pki, errors):
     assert errors() == []
 
 
-async def test_the_watch_of_the_files_ends_with_the_server(pki, caplog):
+async def test_certificate_watch_ends_with_server(pki, caplog):
     caplog.set_level(logging.INFO)
     async with serving(hello, tls=pki.files) as (_, at):
         await shown(at, pki)

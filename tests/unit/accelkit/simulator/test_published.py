@@ -36,7 +36,7 @@ def allocate(openb, workload, policy):
 
 
 @pytest.mark.parametrize("policy", NAMES)
-def test_policies_of_others_allocate_what_was_published(openb, published, policy):
+def test_reference_policies_reproduce_published_allocation(openb, published, policy):
     workload = "openb_pod_list_default"
     # One seed; the mean of ten is within half a point.
     assert allocate(openb, workload, policy) == pytest.approx(published[workload, NAMES[policy]], abs=0.8)
@@ -44,11 +44,11 @@ def test_policies_of_others_allocate_what_was_published(openb, published, policy
 
 # As far above as one seed surely is; the means are further.
 @pytest.mark.parametrize(("workload", "more"), [("openb_pod_list_default", 0.25), ("openb_pod_list_gpuspec20", 0.6)])
-def test_fragmentation_allocates_more_than_fgd_did(openb, published, workload, more):
+def test_fragmentation_policy_allocates_more_than_published_fgd(openb, published, workload, more):
     assert allocate(openb, workload, "fragmentation") > published[workload, "FGD"] + more
 
 
-def test_fragmentation_allocates_more_where_tasks_leave(openb):
+def test_fragmentation_policy_allocates_more_under_turnover(openb):
     # A sixth of the nodes: seconds in place of twenty.
     nodes, list_of = read_nodes(openb / "openb_node_list_gpu_node.csv")[::6], openb / "openb_pod_list_gpushare80.csv"
     tasks, lifetimes = read_tasks(list_of), read_lifetimes(list_of)

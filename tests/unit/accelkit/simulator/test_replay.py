@@ -30,7 +30,7 @@ def demand(arrivals):
     return sum(task.demand_milli for task in arrivals)
 
 
-def test_arrivals_ask_for_the_load():
+def test_arrivals_match_requested_load_and_seed():
     tasks = [HALF, WHOLE, PAIR, NONE]
     arrivals = make_arrivals(tasks, 100, 1.3, drawn(1))
     assert 130_000 <= demand(arrivals) < 132_000
@@ -38,13 +38,13 @@ def test_arrivals_ask_for_the_load():
     assert arrivals == make_arrivals(tasks, 100, 1.3, drawn(1)) != make_arrivals(tasks, 100, 1.3, drawn(2))
 
 
-def test_random_tasks_are_left_out_where_a_trace_asks_for_more():
+def test_arrivals_are_sampled_when_trace_exceeds_load():
     arrivals = make_arrivals([HALF] * 100, 10, 1.0, drawn(1))
     assert demand(arrivals) == 10_000
 
 
 @pytest.mark.parametrize("policy", RANKINGS)
-def test_every_policy_fills_what_can_be_filled_and_counts_it(policy):
+def test_every_policy_fills_cluster_and_counts_placements(policy):
     found = replay(NODES, [HALF], policy, seed=1, load=2.0)
     assert (found.cards, found.gpu_allocation_percent, found.gpu_arrived_percent) == (6, 100.0, 200.0)
     assert (found.arrivals, found.placed, found.refused) == (24, 12, 12)
@@ -54,7 +54,7 @@ def test_every_policy_fills_what_can_be_filled_and_counts_it(policy):
     assert 0 < found.decision_p50_ms <= found.decision_p99_ms
 
 
-def test_models_and_hosts_bound_where_a_task_goes():
+def test_card_model_and_host_resources_limit_eligible_nodes():
     cluster = Cluster(NODES)
     assert cluster.find_rows(Task(1000, 10, 1, 500, frozenset({"V100"}))).tolist() == [1]
     assert cluster.find_rows(Task(9000, 10, 1, 500)).tolist() == []
@@ -64,7 +64,7 @@ def test_models_and_hosts_bound_where_a_task_goes():
     assert cluster.find_rows(HALF).tolist() == [1]
 
 
-def test_the_ledger_holds_what_was_placed():
+def test_ledger_contains_placed_tasks():
     cluster = Cluster(NODES)
     cluster.place(HALF, 1, "binpack")
     cluster.place(PAIR, 1, "binpack")
@@ -73,7 +73,7 @@ def test_the_ledger_holds_what_was_placed():
     assert sorted(state.free_bytes // 2**20 for state in entry.list_card_states()) == [0, 0, 500, 1000]
 
 
-def test_fragmentation_keeps_whole_cards_and_fills_what_is_begun():
+def test_fragmentation_policy_prefers_partly_used_card():
     cluster = Cluster(NODES)
     cluster.place(HALF, 1, "binpack")
     ranking = make_ranking("fragmentation", cluster, [HALF, WHOLE], drawn(1))
@@ -83,7 +83,7 @@ def test_fragmentation_keeps_whole_cards_and_fills_what_is_begun():
     assert costs.argmin() == 1
 
 
-def test_fgd_fills_the_card_whose_rest_nobody_could_use():
+def test_fgd_policy_fills_card_whose_remainder_is_unusable():
     tasks = [Task(1000, 10, 1, 300)] + 10 * [WHOLE]
     cluster = Cluster(NODES)
     cluster.place(tasks[0], 1, "binpack")
@@ -91,7 +91,7 @@ def test_fgd_fills_the_card_whose_rest_nobody_could_use():
     assert ranking.rank(tasks[0], cluster.find_rows(tasks[0])).argmin() == 1
 
 
-def test_a_load_that_is_none_is_refused():
+def test_invalid_load_is_refused():
     for load in (0.0, -1.0, 1e9, float("nan")):
         with pytest.raises(
             ConfigurationError, match=r"cannot replay a load of .*; set a part of all cards, such as 1\.3"
@@ -99,7 +99,7 @@ def test_a_load_that_is_none_is_refused():
             replay(NODES, [HALF], "binpack", seed=1, load=load)
 
 
-def test_the_command_prints_what_scripts_and_people_read(tmp_path):
+def test_simulate_command_prints_json_and_table(tmp_path):
     nodes, tasks = write_trace(tmp_path)
     command = ["simulate", "--nodes", str(nodes), "--pods", str(tasks), "--policy", "fragmentation", "--seed", "7"]
     done = CliRunner().invoke(main, [*command, "-o", "json"], catch_exceptions=False)
@@ -117,14 +117,14 @@ def test_the_command_prints_what_scripts_and_people_read(tmp_path):
     assert "6 on 3 nodes" in table
 
 
-def test_a_wrong_file_is_one_line(tmp_path):
+def test_invalid_trace_file_is_reported_on_one_line(tmp_path):
     nodes, _ = write_trace(tmp_path)
     done = CliRunner().invoke(main, ["simulate", "--nodes", str(nodes), "--pods", str(nodes), "--policy", "fgd"])
     assert done.exit_code == 1
     assert done.stderr.startswith(f"Error: {nodes} has no column num_gpu, gpu_milli")
 
 
-def test_what_is_scarce_is_looked_at_again_as_the_cluster_fills():
+def test_fragmentation_scarcity_is_remeasured_as_cluster_fills():
     cluster = Cluster([TraceNode(f"n{number}", 64000, 1000, 4 - number % 3, "T4") for number in range(60)])
     mix = TaskMix()
     for task in (HALF, PAIR, Task(1000, 10, 4, 1000), HALF):

@@ -9,7 +9,7 @@ from accelkit.errors import ConfigurationError
 from accelkit.simulator.trace import Task, TraceNode, read_nodes, read_tasks
 
 
-def test_nodes_and_tasks_are_read(tmp_path):
+def test_nodes_and_tasks_are_parsed(tmp_path):
     nodes, tasks = write_trace(tmp_path)
     assert read_nodes(nodes)[1:] == [TraceNode("b", 16000, 65536, 4, "V100"), TraceNode("c", 8000, 32768, 0, "")]
     assert read_tasks(tasks) == [
@@ -20,7 +20,7 @@ def test_nodes_and_tasks_are_read(tmp_path):
     ]
 
 
-def test_a_list_without_models_is_read_and_several_cards_are_whole(tmp_path):
+def test_task_list_without_models_is_parsed_and_multiple_cards_are_whole(tmp_path):
     _, tasks = write_trace(tmp_path, tasks="name,cpu_milli,memory_mib,num_gpu,gpu_milli\nt,1,1,2,300\n")
     assert read_tasks(tasks) == [Task(1, 1, 2, 1000)]
 
@@ -38,7 +38,7 @@ def test_a_list_without_models_is_read_and_several_cards_are_whole(tmp_path):
         ("sn,cpu_milli,memory_mib,gpu,model\na,1,1,0,\n", "has no cards; set a list of nodes with cards"),
     ],
 )
-def test_wrong_nodes_are_refused_with_their_line(tmp_path, text, sentence):
+def test_invalid_node_is_refused_with_its_line(tmp_path, text, sentence):
     nodes, _ = write_trace(tmp_path, nodes=text)
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         read_nodes(nodes)
@@ -54,14 +54,14 @@ def test_wrong_nodes_are_refused_with_their_line(tmp_path, text, sentence):
         ("cpu_milli,memory_mib,num_gpu,gpu_milli\n1,1,0,0\n", "requests a card; set a list of tasks with num_gpu"),
     ],
 )
-def test_wrong_tasks_are_refused_with_their_line(tmp_path, text, sentence):
+def test_invalid_task_is_refused_with_its_line(tmp_path, text, sentence):
     _, tasks = write_trace(tmp_path, tasks=text)
     with pytest.raises(ConfigurationError, match=re.escape(sentence)):
         read_tasks(tasks)
 
 
 @pytest.mark.parametrize("name", ["none", "garbled"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+def test_unreadable_file_is_reported_with_its_path(tmp_path, name):
     (tmp_path / "garbled").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match=re.escape(f"cannot read {tmp_path}/{name}")):
         read_nodes(tmp_path / name)

@@ -30,7 +30,7 @@ def drawn(seed):
     return Random(seed)  # noqa: S311 - the same on every run
 
 
-def test_lifetimes_are_read(tmp_path):
+def test_lifetimes_are_parsed(tmp_path):
     _, tasks = write_trace(tmp_path, tasks=TIMED)
     assert read_lifetimes(tasks) == [60, 0]
 
@@ -44,20 +44,20 @@ def test_lifetimes_are_read(tmp_path):
         (TIMED.splitlines()[0], "has no tasks; set a list of tasks with their times"),
     ],
 )
-def test_wrong_lifetimes_are_refused(tmp_path, text, sentence):
+def test_invalid_lifetimes_are_refused(tmp_path, text, sentence):
     _, tasks = write_trace(tmp_path, tasks=text)
     with pytest.raises(ConfigurationError, match=sentence):
         read_lifetimes(tasks)
 
 
-def test_lifetimes_are_drawn_from_another_list():
+def test_lifetimes_are_sampled_from_another_list():
     drawn_ones = draw_lifetimes([7, 8], 50, 1)
     assert drawn_ones == draw_lifetimes([7, 8], 50, 1)
     assert len(drawn_ones) == 50
     assert set(drawn_ones) == {7, 8}
 
 
-def test_as_many_run_at_the_beginning_as_later():
+def test_initial_load_equals_later_load():
     # The rare task lives long: it is half of what runs, and seldom comes.
     stays = make_stays([HALF] * 9 + [PAIR], [10.0] * 9 + [90.0], 1000, load=0.8, arrivals=20_000, random=drawn(3))
     first = [stay for stay in stays if stay.arrives == 0]
@@ -76,7 +76,7 @@ def test_as_many_run_at_the_beginning_as_later():
     assert one == two
 
 
-def test_the_oldest_that_fits_a_node_goes_first():
+def test_oldest_waiting_task_that_fits_node_is_placed_first():
     cluster = Cluster(NODES)
     only = Task(1000, 10, 1, 500, frozenset({"V100"}))
     waiting = WaitingTasks(cluster, [PAIR, HALF, WHOLE, only, PAIR])
@@ -95,7 +95,7 @@ def test_the_oldest_that_fits_a_node_goes_first():
     assert len(waiting) == 1
 
 
-def test_what_leaves_is_free_again():
+def test_departed_task_releases_its_resources():
     cluster = Cluster(NODES)
     uid = cluster.place(PAIR, 1, "binpack")
     before = cluster.used_milli
@@ -106,7 +106,7 @@ def test_what_leaves_is_free_again():
 
 
 @pytest.mark.parametrize("policy", RANKINGS)
-def test_all_are_placed_at_once_where_there_is_room(policy):
+def test_all_tasks_are_placed_immediately_when_capacity_suffices(policy):
     found = replay_turnover(NODES, [HALF], [60], policy, seed=1, load=0.3, arrivals=200)
     assert found.time_weighted_allocation_percent == pytest.approx(found.gpu_arrived_percent, abs=0.01)
     assert found.gpu_arrived_percent == pytest.approx(30, abs=6)
@@ -115,7 +115,7 @@ def test_all_are_placed_at_once_where_there_is_room(policy):
     assert all(one == two for one, two in found.curve)
 
 
-def test_what_finds_no_room_waits_and_comes_in_later():
+def test_tasks_without_capacity_wait_and_are_placed_later():
     found = replay_turnover(NODES, [HALF, PAIR], [60, 60], "binpack", seed=1, load=2.0, arrivals=400)
     assert 90 < found.time_weighted_allocation_percent <= 100
     assert found.gpu_arrived_percent > 150
@@ -126,19 +126,19 @@ def test_what_finds_no_room_waits_and_comes_in_later():
     assert 0 < found.waited_p50_s < found.waited_p99_s <= 2 * 3600 * found.measured_hours
 
 
-def test_the_same_seed_is_the_same_course():
+def test_same_seed_reproduces_same_replay():
     one, two = (
         replay_turnover(NODES, [HALF, PAIR], [9, 60], "random", seed=5, load=1.1, arrivals=100) for _ in range(2)
     )
     assert (one.curve, one.waited_p99_s) == (two.curve, two.waited_p99_s)
 
 
-def test_nothing_to_come_is_refused():
+def test_empty_workload_is_refused():
     with pytest.raises(ConfigurationError, match="the workload is empty"):
         replay_turnover(NODES, [Task(1, 1, 0, 0)], [60], "binpack", seed=1, load=0.9, arrivals=5)
 
 
-def test_the_command_adds_what_departures_bring(tmp_path):
+def test_simulate_command_reports_turnover_when_lifetimes_are_set(tmp_path):
     nodes, tasks = write_trace(tmp_path, tasks=TIMED)
     command = ["simulate", "--nodes", nodes, "--pods", tasks, "--policy", "fragmentation"]
     without = json.loads(CliRunner().invoke(main, [*map(str, command), "-o", "json"], catch_exceptions=False).stdout)

@@ -18,7 +18,7 @@ def build(count, resource="accelkit.io/memory"):
     return [CardContainer(f"c{i}", Kind.APP, {resource: "1"}) for i in range(count)]
 
 
-def test_a_pod_of_too_many_containers_with_cards_is_refused_before_anything_else(monkeypatch):
+def test_pod_with_more_than_128_card_containers_is_rejected_first(monkeypatch):
     calls = Counter()
     monkeypatch.setattr(module, "_refine", lambda *_, **__: calls.update(["refine"]))
     refinements = {f"c{i}": {"same_card_as": "c0"} for i in range(1, 1900)}
@@ -27,7 +27,7 @@ def test_a_pod_of_too_many_containers_with_cards_is_refused_before_anything_else
     assert not calls
 
 
-def test_as_many_containers_as_there_may_be_are_read_and_those_without_cards_do_not_count():
+def test_pod_with_128_card_containers_and_other_containers_is_accepted():
     refinements = {f"c{i}": {"same_card_as": f"c{i - 1}"} for i in range(1, 128)}
     others = [CardContainer(f"o{i}", Kind.APP, {"cpu": "1"}) for i in range(500)]
     found = read_request(build(128) + others, {REQUEST_ANNOTATION: json.dumps(refinements)}, NATIVE, 1)
@@ -35,7 +35,7 @@ def test_as_many_containers_as_there_may_be_are_read_and_those_without_cards_do_
 
 
 @pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
-def test_card_numbers_are_few_and_each_is_kept_once(key):
+def test_card_list_is_deduplicated_and_limited_to_128_cards(key):
     pod = build(1, "gpu.intel.com/i915")
     read = {"gas-allow": lambda each: each.allowed, "gas-deny": lambda each: each.denied}[key]
 
@@ -48,6 +48,6 @@ def test_card_numbers_are_few_and_each_is_kept_once(key):
 
 
 @pytest.mark.parametrize("key", ["gas-allow", "gas-deny", "gas-same-gpu"])
-def test_long_lists_are_refused_unread(key):
+def test_oversized_card_list_annotation_is_rejected(key):
     with pytest.raises(RequestError, match="over the limit of 65536"):
         read_request(build(1, "gpu.intel.com/i915"), {key: "card1," * 11_000}, GAS, 1)

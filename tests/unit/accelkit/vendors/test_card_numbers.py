@@ -28,12 +28,12 @@ def grant(containers, unit=1):
 
 
 @pytest.mark.parametrize("name", ["gcushare", "aliyun", "gas", "gcushare-2025"])
-def test_keys_are_those_that_are_written_and_no_empty_one(name):
+def test_codec_keys_are_keys_of_written_annotations(name):
     shares = grant({"c": (Share("id-0", 4, 166),)})
     assert set(codec(name).keys) == {*codec(name).write(shares, NOW), *codec(name).settle({}, shares, NOW)} - {""}
 
 
-def test_slices_say_all_with_the_binding_and_what_changed_after_the_allocation():
+def test_gcushare_2025_settle_changes_only_allocation_state():
     shares = grant({"a": (Share("id-1", 0, 333),), "b": (Share("id-1", 0, 166),)})
     written = codec("gcushare-2025").write(shares, NOW)
     containers = {"a": {"allocated": False, "request": 2}, "b": {"allocated": False, "request": 1}}
@@ -53,7 +53,7 @@ def test_slices_say_all_with_the_binding_and_what_changed_after_the_allocation()
 
 
 @pytest.mark.parametrize(("compute", "slices"), [(0, 0), (83, 0), (84, 1), (166, 1), (500, 3), (1000, 6)])
-def test_compute_counts_as_the_nearest_number_of_slices(compute, slices):
+def test_compute_is_rounded_to_nearest_number_of_slices(compute, slices):
     assert codec("gcushare-2025").count_slices(compute) == slices
 
 
@@ -68,13 +68,13 @@ def test_compute_counts_as_the_nearest_number_of_slices(compute, slices):
     ],
     ids=["nothing", "whole", "two cards", "moving"],
 )
-def test_a_pod_without_one_card_of_its_own_has_nothing_written(name, containers):
+def test_pod_without_one_shared_card_gets_no_annotations(name, containers):
     assert codec(name).write(grant(containers), NOW) == {}
     assert codec(name).settle({}, grant(containers), NOW) == {}
 
 
 @pytest.mark.parametrize("name", ["gcushare", "aliyun"])
-def test_amounts_are_written_in_units_and_what_moves_or_is_whole_does_not_count(name):
+def test_written_amounts_are_in_units_without_moving_or_whole_shares(name):
     shares = {
         "a": (Share("id-2", 20),),
         "b": (Share("id-2", 14),),
@@ -86,7 +86,7 @@ def test_amounts_are_written_in_units_and_what_moves_or_is_whole_does_not_count(
     assert [written[key] for key in (found.card, found.request, found.capacity)] == ["2", "4", "8"]
 
 
-def test_aliyun_keeps_the_time_of_the_allocation():
+def test_aliyun_settle_preserves_allocation_time():
     shares = grant({"c": (Share("id-0", 4),)})
     present = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "7"}
     changes = codec("aliyun").settle(present, shares, NOW)
@@ -97,14 +97,14 @@ def test_aliyun_keeps_the_time_of_the_allocation():
     }
 
 
-def test_gas_names_cards_by_their_numbers_and_no_cards_by_nothing():
+def test_gas_writes_empty_entry_for_container_without_cards():
     shares = Granted(Assignment({"b": (Share("id-2", 1), Share("id-0", 1))}), ("a", "b"), CARDS, 1)
     assert codec("gas").settle({}, shares, NOW) == {GAS: "|card0,card2"}
 
 
 @pytest.mark.parametrize("name", ["gas", "gcushare", "aliyun", "gcushare-2025"])
 @pytest.mark.parametrize("cards", [{}, {"x": Card("x", "v", "m", 16)}], ids=["no card", "no number"])
-def test_a_card_without_a_number_cannot_be_named(name, cards):
+def test_card_without_number_cannot_be_written(name, cards):
     shares = Granted(Assignment({"c": (Share("x", 4, 166),)}), ("c",), cards, 1)
     with pytest.raises(AssignmentError, match="card x has no number, which the annotations of other systems require"):
         codec(name).write(shares, NOW)
@@ -130,7 +130,7 @@ def test_a_card_without_a_number_cannot_be_named(name, cards):
         ("gas", {}, None),
     ],
 )
-def test_the_cards_of_each_container_are_read_from_what_is_written(name, present, expected):
+def test_card_numbers_of_each_container_are_read_from_annotation(name, present, expected):
     assert codec(name).read_card_numbers(present, ["a", "b"]) == expected
 
 
@@ -144,7 +144,7 @@ def test_the_cards_of_each_container_are_read_from_what_is_written(name, present
         ("gas", {GAS: "card0,card"}, f"annotation {GAS} is 'card0,card'; write it as card0,card1|card2"),
     ],
 )
-def test_what_names_no_cards_is_refused_with_its_annotation(name, present, sentence):
+def test_invalid_card_annotation_is_rejected_with_its_name(name, present, sentence):
     with pytest.raises(AssignmentError) as raised:
         codec(name).read_card_numbers(present, ["a", "b"])
     assert str(raised.value) == sentence
@@ -157,17 +157,17 @@ def take_over(name, limits, annotations):
     return read_foreign_assignment(pod, list(CARDS.values()), 8)
 
 
-def test_a_whole_card_of_another_system_is_taken_over_whole():
+def test_whole_card_of_foreign_assignment_is_adopted_as_whole_card():
     assert take_over("gcushare", {"enflame.com/gcu-count": 1}, {GCU: "2"}) == Assignment(
         {"c": (Share("id-2", 64, 1000, whole=True),)}
     )
 
 
-def test_memory_is_taken_over_in_the_nodes_unit():
+def test_foreign_memory_assignment_is_adopted_in_unit_of_node():
     assert take_over("gcushare", {"enflame.com/gcu-memory": 3}, {GCU: "2"}) == Assignment({"c": (Share("id-2", 24),)})
 
 
-def test_a_pod_that_asks_for_nothing_or_in_words_of_our_own_is_not_taken_over():
+def test_pod_without_request_or_with_native_request_is_not_adopted():
     assert take_over("gcushare", {"enflame.com/gcu-memory": 0}, {GCU: "2"}) is None
     assert take_over("native", {"accelkit.io/memory": 3}, {GCU: "2"}) is None
 
@@ -192,7 +192,7 @@ def test_a_pod_that_asks_for_nothing_or_in_words_of_our_own_is_not_taken_over():
         ),
     ],
 )
-def test_cards_that_do_not_fit_what_the_pod_asks_for_are_a_reason(name, limits, annotations, sentence):
+def test_foreign_assignment_that_contradicts_request_is_rejected(name, limits, annotations, sentence):
     with pytest.raises(AssignmentError) as raised:
         take_over(name, limits, annotations)
     assert sentence in str(raised.value)

@@ -42,19 +42,19 @@ FOUR = pod(c={MEMORY: "4"})
 
 
 @pytest.mark.parametrize("said", [0, 1, 16, 10**12])
-def test_one_share_is_what_the_limit_says_whatever_is_written(said):
+def test_single_share_has_amount_of_limit_regardless_of_annotation(said):
     assert check(FOUR, c=(Share("a", said),)) == {"c": (Share("a", 4),)}
     assert check(FOUR, unit_bytes=3, c=(Share("a", said),)) == {"c": (Share("a", 12),)}
 
 
-def test_containers_that_ask_for_nothing_or_are_not_there_hold_nothing():
+def test_containers_without_request_or_unknown_containers_hold_nothing():
     asking = pod(c={MEMORY: "4"}, plain={"cpu": "1"}, zero={MEMORY: "0"})
     ghosts = {name: (Share("b", 16), *whole("c")) for name in ("plain", "zero", "ghost")}
     assert check(asking, c=(Share("a", 4),), **ghosts) == {"c": (Share("a", 4),)}
     assert check(pod(zero={MEMORY: 0}), **ghosts) == {}
 
 
-def test_every_container_that_asks_is_there_and_init_containers_are_some():
+def test_each_requesting_container_needs_assignment_including_init():
     asking = pod(init={"i": {MEMORY: "8"}}, c={MEMORY: "4"})
     given = {"i": (Share("a", 8),), "c": (Share("a", 4),)}
     assert check(asking, **given) == given
@@ -62,7 +62,7 @@ def test_every_container_that_asks_is_there_and_init_containers_are_some():
         check(asking, c=(Share("a", 4),))
 
 
-def test_several_shares_are_accepted_where_they_add_up_to_the_limit():
+def test_shares_on_two_cards_that_sum_to_limit_are_accepted():
     assert check(FOUR, unit_bytes=2, c=(Share("a", 2), Share("b", 6))) == {"c": (Share("a", 2), Share("b", 6))}
 
 
@@ -75,19 +75,19 @@ def test_several_shares_are_accepted_where_they_add_up_to_the_limit():
         (Share("a", 8), Share("b", 0)),
     ],
 )
-def test_several_shares_that_do_not_add_up_in_whole_units_are_not_accepted(given):
+def test_shares_that_do_not_sum_to_limit_in_whole_units_are_rejected(given):
     with pytest.raises(AssignmentError, match=r"container c was assigned .* on 2 cards, but its limit is 8 B"):
         check(FOUR, unit_bytes=2, c=given)
 
 
-def test_the_same_card_twice_is_not_accepted():
+def test_same_card_twice_in_assignment_is_rejected():
     with pytest.raises(AssignmentError, match="container c was assigned 1 card but requests 2"):
         check(FOUR, c=(Share("a", 2), Share("a", 2)))
     with pytest.raises(AssignmentError, match="container c was assigned 1 card but requests 2"):
         check(pod(c={CARDS: 2}), c=whole("a", "a"))
 
 
-def test_whole_cards_are_as_many_as_asked_for_and_all_they_have():
+def test_number_of_whole_cards_must_match_request():
     assert check(pod(c={CARDS: "2"}), c=whole("a", "b", memory=1)) == {"c": whole("a", "b")}
     for wrong in (whole("a"), whole("a", "b", "c")):
         with pytest.raises(AssignmentError, match="but requests 2"):
@@ -99,27 +99,27 @@ def test_whole_cards_are_as_many_as_asked_for_and_all_they_have():
 
 
 @pytest.mark.parametrize("card", ["z", "", "a" * 5000])
-def test_a_card_that_the_node_does_not_have_is_not_accepted(card):
+def test_assignment_of_card_missing_on_node_is_rejected(card):
     with pytest.raises(AssignmentError, match="which does not exist on its node") as raised:
         check(FOUR, c=(Share(card, 4),))
     assert len(str(raised.value)) < 200
 
 
-def test_cards_of_a_node_that_is_not_known_are_taken_as_they_are():
+def test_cards_are_accepted_when_cards_of_node_are_unknown():
     assert check(FOUR, capacities=None, c=(Share("z", 9),)) == {"c": (Share("z", 4),)}
     assert check(pod(c={CARDS: 1}), capacities=None, c=whole("z", memory=10**12)) == {"c": whole("z", memory=0)}
     with pytest.raises(AssignmentError, match="which does not exist on its node"):
         check(FOUR, capacities=None, c=(Share("z" * 49, 4),))
 
 
-def test_compute_is_what_was_known_before_and_first_what_is_written():
+def test_compute_is_read_from_assignment_until_compute_is_known():
     given = (Share("a", 4, 250),)
     assert check(FOUR, c=given) == {"c": given}
     for known in ({"c": 700}, {}):
         assert check(FOUR, compute=known, c=given) == {"c": (Share("a", 4, known.get("c", 0)),)}
 
 
-def test_where_the_limits_count_compute_they_say_it():
+def test_compute_is_read_from_limits_that_contain_compute():
     gas = pod(c={I915: 2, MAX: "8", MILLICORES: "600"})
     forged = (Share("a", 16, 1000), Share("b", 0, 0))
     counted = {"amounts": ((I915, 1),)}
@@ -130,7 +130,7 @@ def test_where_the_limits_count_compute_they_say_it():
     assert check(slices, c=(Share("a", 16, 1000),)) == {"c": (Share("a", 0, 500),)}
 
 
-def test_limits_that_cannot_be_read_have_no_assignment_to_believe():
+def test_assignment_is_rejected_when_limits_are_unreadable():
     with pytest.raises(AssignmentError, match="out of range"):
         check(pod(c={MEMORY: "1e30"}), c=(Share("a", 4),))
     with pytest.raises(AssignmentError, match="more memory than any node can have"):
@@ -147,7 +147,7 @@ def test_limits_that_cannot_be_read_have_no_assignment_to_believe():
         (Share("b", 0, 0, whole=True), False),
     ],
 )
-def test_what_moves_is_no_more_than_the_pod_asks_for_on_cards_of_its_node(moving, believed):
+def test_moving_shares_are_bounded_by_limits_on_cards_of_node(moving, believed):
     assert (MOVING in check(FOUR, c=(Share("a", 4),), moving=(moving,))) is believed
     assert MOVING not in check(FOUR, capacities=None, c=(Share("a", 4),), moving=(moving,))
 
@@ -164,12 +164,12 @@ def test_what_moves_is_no_more_than_the_pod_asks_for_on_cards_of_its_node(moving
         ({"c": (Share("a", 4, 10),)}, "it assigns 4 B with compute 1 % to container c, but the pod's limits allow 4 B"),
     ],
 )
-def test_what_is_not_accepted_is_said_in_a_sentence(written, sentence):
+def test_difference_of_assignment_is_described_in_one_sentence(written, sentence):
     assignment = Assignment(written)
     assert describe_difference(assignment, check_assignment(FOUR, assignment, CAPACITIES, 1, {})) == sentence
 
 
-def test_the_memory_of_a_whole_card_is_no_difference():
+def test_memory_of_whole_card_is_not_a_difference():
     given = Assignment({"c": whole("a", memory=3)})
     assert describe_difference(given, check_assignment(pod(c={CARDS: 1}), given, CAPACITIES, 1)) == ""
 
@@ -179,7 +179,7 @@ CONTAINERS = st.sampled_from(["c", "d", "i", "ghost", MOVING])
 
 
 @given(st.dictionaries(CONTAINERS, st.lists(SHARES, max_size=3).map(tuple)), st.sampled_from([1, 3]))
-def test_nothing_that_is_written_makes_a_pod_hold_more_than_its_limits(written, unit_bytes):
+def test_checked_assignment_never_exceeds_limits_of_pod(written, unit_bytes):
     asking = pod(init={"i": {MEMORY: 2}}, c={MEMORY: 4}, d={CARDS: 1})
     try:
         believed = check_assignment(asking, Assignment(written), CAPACITIES, unit_bytes, {}).containers

@@ -12,7 +12,7 @@ def limits(**containers):
     return write_container_limits(Assignment(containers), CARDS)
 
 
-def test_a_containers_share_is_its_request_and_its_limit():
+def test_container_limits_contain_request_and_limit_of_each_share():
     assert limits(main=(Share("a", 4 * GIB + 5),), side=(Share("a", GIB),)) == {
         "nvidia.com/container.main.gpu-memory.request": "4096Mi",
         "nvidia.com/container.main.gpu-memory.limit": "4096Mi",
@@ -21,7 +21,7 @@ def test_a_containers_share_is_its_request_and_its_limit():
     }
 
 
-def test_equal_shares_of_several_cards_are_one_limit_which_is_never_none():
+def test_equal_shares_are_written_as_one_limit_of_at_least_1mi():
     assert limits(main=(Share("a", GIB), Share("b", GIB)))["nvidia.com/container.main.gpu-memory.limit"] == "1024Mi"
     assert limits(main=(Share("a", 5),))["nvidia.com/container.main.gpu-memory.limit"] == "1Mi"
 
@@ -39,5 +39,5 @@ def test_equal_shares_of_several_cards_are_one_limit_which_is_never_none():
     ],
     ids=["different", "whole", "another vendor", "no card", "nothing", "moving", "name too long"],
 )
-def test_what_one_limit_cannot_say_is_not_said(containers):
+def test_shares_without_single_nvidia_limit_are_not_written(containers):
     assert limits(**containers) == {}

@@ -38,22 +38,22 @@ def read(reader, body):
         ("cpu", True, None, None),
     ],
 )
-def test_pods_of_dialects_that_are_not_in_use_count_where_their_cards_are_ours(resource, assigned, extender, agent):
+def test_assigned_pods_of_unused_dialects_are_counted(resource, assigned, extender, agent):
     assert read(BoundPodReader([NATIVE]), pod({resource: "1"}, assigned=assigned)) == extender
     assert read(BoundPodReader([NATIVE], advertised=True), pod({resource: "1"}, assigned=assigned)) == agent
 
 
-def test_a_pod_that_asks_in_a_dialect_in_use_is_read_in_those_alone():
+def test_pod_with_dialect_in_use_is_read_only_in_dialects_in_use():
     found = BoundPodReader([NATIVE]).read(pod({"accelkit.io/memory": "1", "gpu.intel.com/i915": "1"}, assigned=True))
     assert found.dialects == (NATIVE,)
 
 
-def test_units_are_read_in_the_dialect_of_the_pod():
+def test_memory_units_are_read_in_dialect_of_pod():
     reader = BoundPodReader([NATIVE])
     assert reader.read(pod({"enflame.com/gcu-memory": "3"})).read_memory_units() == {"c0": 3}
 
 
-def test_the_resources_of_all_dialects_that_agents_serve_are_looked_at():
+def test_device_resources_include_all_advertised_dialects():
     found = list_device_resources(NATIVE)
     assert found.memory[0] == "accelkit.io/memory"
     assert set(found.memory) == {"accelkit.io/memory", "enflame.com/gcu-memory", "aliyun.com/gpu-mem"}

@@ -29,64 +29,64 @@ def refusal(*containers, **annotations):
 @pytest.mark.parametrize(
     ("limits", "expected"), [({"r": 8}, 8), ({"r": "8k"}, 8000), ({"r": 8.0}, 8), ({}, 0), ({"q": 8}, 0)]
 )
-def test_an_amount_is_a_limit_in_any_spelling(limits, expected):
+def test_parse_amount_accepts_numbers_and_quantities(limits, expected):
     assert parse_amount(container(limits), "r") == expected
 
 
-def test_a_limit_that_cannot_be_read_names_container_and_resource():
+def test_invalid_quantity_is_rejected_with_container_and_resource():
     with pytest.raises(RequestError, match="container c: r: '8 cards' is not a Kubernetes quantity"):
         parse_amount(container({"r": "8 cards"}), "r")
 
 
-def test_a_card_without_amounts_is_one_card():
+def test_card_limit_without_amounts_requests_one_card():
     one = ContainerRequest("c", Kind.APP, 1, 0, 0, amounts=((CARD, 1),), counted_by=CARD)
     assert read(container({CARD: 1})) == (one,)
     assert read(container({CARD: 1}, kind=Kind.INIT))[0].kind is Kind.INIT
 
 
-def test_amounts_are_split_over_the_cards_and_rounded_down():
+def test_amounts_are_divided_by_cards_and_rounded_down():
     (found,) = read(container({CARD: 3, MEMORY: 10, COMPUTE: 3000, "gpu.intel.com/foo": 11}))
     assert (found.cards, found.memory_bytes, found.compute) == (3, 3, 1000)
     assert found.amounts == (("gpu.intel.com/foo", 3), (CARD, 1))
     assert read(container({CARD: 2, MEMORY: MAX_AMOUNT}))[0].memory_bytes == MAX_AMOUNT // 2
 
 
-def test_a_container_has_at_most_128_cards():
+def test_container_may_request_at_most_128_cards():
     assert read(container({CARD: 128}))[0].cards == 128
     assert "requests 129 gpu.intel.com/i915, at most 128 are allowed" in refusal(container({CARD: 129}))
 
 
-def test_compute_ends_with_the_cards():
+def test_compute_over_capacity_of_requested_cards_is_rejected():
     assert "requests more than 2 cards can provide" in refusal(container({CARD: 2, COMPUTE: 2001}))
 
 
-def test_amounts_without_a_card_ask_for_none():
+def test_amounts_without_card_limit_request_no_cards():
     assert read_request([container({MEMORY: 8, COMPUTE: 100})], {}, DIALECTS, 1) is None
 
 
-def test_one_of_two_resources_that_count_cards_may_be_zero():
+def test_only_one_card_resource_may_be_nonzero():
     assert read(container({CARD: 0, "gpu.intel.com/xe": 2}))[0].cards == 2
     assert "request one of them" in refusal(container({CARD: 1, "gpu.intel.com/xe": 2}))
 
 
 @pytest.mark.parametrize("other", [CARD, SLICES])
 @pytest.mark.parametrize("resource", ["accelkit.io/memory", "accelkit.io/cards"])
-def test_a_container_to_which_two_device_plugins_would_give_devices_is_refused(resource, other):
+def test_container_with_resources_of_two_device_plugins_is_rejected(resource, other):
     said = refusal(container({resource: 4, other: 1}))
     assert said.startswith(f"container c requests {resource} and cards in another system's resources")
     assert read(container({resource: 4, other: 0}))[0].container == "c"
 
 
 @pytest.mark.parametrize(("slices", "compute"), [(1, 166), (3, 500), (5, 833), (6, 1000)])
-def test_slices_are_sixths_of_one_card(slices, compute):
+def test_slice_requests_one_sixth_of_compute_of_card(slices, compute):
     assert read(container({SLICES: slices})) == (ContainerRequest("c", Kind.APP, 1, 0, compute),)
 
 
-def test_more_slices_than_a_card_has_are_refused():
+def test_more_than_six_slices_are_rejected():
     assert "requests 7 enflame.com/shared-gcu, but a card has 6; request at most 6" in refusal(container({SLICES: 7}))
 
 
-def test_a_pod_without_rules_is_left_as_it_is():
+def test_pod_without_applicable_rules_keeps_its_requests():
     requests = read(container({CARD: 1}, "a"), container({CARD: 1}, "b"))
     assert apply_pod_rules({}, DIALECTS, requests) == requests
     assert apply_pod_rules({"gas-allow": " , ", "gas-same-gpu": ","}, DIALECTS, requests) == requests
@@ -101,19 +101,19 @@ def test_a_pod_without_rules_is_left_as_it_is():
         ({"gas-allow": "card0", "gas-deny": "card1"}, {0}, {1}),
     ],
 )
-def test_rules_bound_the_cards_of_every_container(annotations, allowed, denied):
+def test_allow_and_deny_rules_apply_to_each_container(annotations, allowed, denied):
     found = read(container({CARD: 1}, "a"), container({CARD: 2}, "b"), **annotations)
     assert [(each.allowed, each.denied, each.same_card_as) for each in found] == [(allowed, denied, "")] * 2
 
 
 @pytest.mark.parametrize("text", ["card", "3", "xcard3", "card3x", "card-1"])
 @pytest.mark.parametrize("key", ["gas-allow", "gas-deny"])
-def test_a_rule_that_names_no_card_says_how_to_write_one(key, text):
+def test_invalid_card_name_in_rule_is_rejected_with_format(key, text):
     sentence = refusal(container({CARD: 1}), **{key: f"card1,{text}"})
     assert f"{key} contains invalid names: {text}; write it as card0,card1" in sentence
 
 
-def test_containers_that_share_a_card_follow_the_first_of_them():
+def test_same_gpu_rule_places_containers_on_card_of_first_container():
     one = {CARD: 1}
     found = read(*(container(one, name) for name in "abcd"), **{"gas-same-gpu": "d, b ,c"})
     assert [each.same_card_as for each in found] == ["", "", "b", "b"]
@@ -131,13 +131,13 @@ def test_containers_that_share_a_card_follow_the_first_of_them():
         ("a,plain", "names plain, which does not request exactly one card"),
     ],
 )
-def test_only_containers_of_one_shared_card_each_can_share_it(text, sentence):
+def test_same_gpu_rule_requires_containers_with_one_shared_card_each(text, sentence):
     containers = {"a": {CARD: 1}, "two": {CARD: 2}, "whole": {"accelkit.io/cards": 1}, "plain": {}}
     found = refusal(*(container(limits, name) for name, limits in containers.items()), **{"gas-same-gpu": text})
     assert f"gas-same-gpu {sentence}" in found
 
 
-def test_rules_leave_what_a_container_says_itself():
+def test_pod_rules_preserve_refinements_of_container():
     entry = '{"b": {"same_card_as": "a"}}'
     limits = {"accelkit.io/memory": 1}
     found = read(*(container(limits, name) for name in "ab"), **{"accelkit.io/request": entry, "gas-deny": "card0"})
@@ -146,7 +146,7 @@ def test_rules_leave_what_a_container_says_itself():
 
 @pytest.mark.parametrize("name", ["gpu.intel.com/memory", "gpu.intel.com/tiles", "gpu.intel.com/xe_bandwidth"])
 @pytest.mark.parametrize("counts", [CARD, "gpu.intel.com/xe"])
-def test_any_other_amount_is_a_number_of_which_each_card_gives_its_part(name, counts):
+def test_other_amounts_are_divided_by_requested_cards(name, counts):
     (found,) = read(container({counts: 2, name: "7"}))
     assert (dict(found.amounts), found.counted_by) == ({counts: 1, name: 3}, counts)
     assert dict(read(container({counts: 1, name: "0"}))[0].amounts) == {counts: 1}
@@ -154,23 +154,23 @@ def test_any_other_amount_is_a_number_of_which_each_card_gives_its_part(name, co
     assert dict(read(container({counts: 2, name: "1"}))[0].amounts) == {counts: 1, name: 0}
 
 
-def test_absurd_amounts_and_too_many_of_them_are_refused():
+def test_out_of_range_amount_or_more_than_16_amounts_are_rejected():
     assert "gpu.intel.com/foo: " in refusal(container({CARD: 1, "gpu.intel.com/foo": "10E"}))
     many = {f"gpu.intel.com/{number}": 1 for number in range(16)}
     assert "requests 17 amounts of its cards, at most 16 are allowed" in refusal(container({CARD: 1, **many}))
 
 
-def test_what_only_watches_cards_is_no_amount():
+def test_monitoring_resource_is_not_an_amount():
     assert read(container({CARD: 1, "gpu.intel.com/i915_monitoring": 1, "cpu": 1}))[0].cards == 1
 
 
-def test_cards_of_one_numa_node_are_sought_where_the_annotation_says_true():
+def test_single_numa_annotation_applies_only_with_value_true():
     containers = container({CARD: 2}, "a"), container({CARD: 1}, "b"), container({"accelkit.io/cards": 2}, "c")
     assert [each.numa for each in read(*containers, **{"gas-allocate-single-numa": "true"})] == ["single", "", ""]
     assert [each.numa for each in read(*containers, **{"gas-allocate-single-numa": "yes"})] == ["", "", ""]
 
 
-def test_linked_cards_are_pairs_in_each_container():
+def test_xelink_annotation_requires_pair_of_cards_in_container():
     containers = container({CARD: 2}, "a"), container({"accelkit.io/cards": 3}, "b")
     assert [each.link for each in read(*containers, **{"gas-allocate-xelink": ""})] == ["any", ""]
     said = refusal(container({CARD: 4}), **{"gas-allocate-xelink": "true"})

@@ -34,7 +34,7 @@ def pod(resources, **annotations):
     return msgspec.convert(build_pod("p", *containers, metadata={"annotations": annotations}, nodeName="n"), Pod)
 
 
-def test_gcushare_writes_what_its_manual_shows():
+def test_gcushare_writes_documented_annotations():
     shares = granted(c=("id-1", 8))
     assert codec("gcushare").write(shares, NOW) == {
         "enflame.com/gcu-device-assign-time": str(NOW),
@@ -45,14 +45,14 @@ def test_gcushare_writes_what_its_manual_shows():
     }
 
 
-def test_gcushare_is_settled_once_the_kubelet_has_allocated():
+def test_gcushare_settle_updates_card_after_allocation_by_kubelet():
     written = codec("gcushare").write(granted(c=("id-1", 8)), NOW)
     changes = codec("gcushare").settle(written, granted(c=("id-2", 8)), NOW)
     assert changes == {"enflame.com/gcu-device-assigned": "true", "enflame.com/gcu-device-id": "2"}
     assert codec("gcushare").settle({**written, **changes}, granted(c=("id-2", 8)), NOW) == {}
 
 
-def test_aliyun_writes_its_own_names_and_says_when_it_was_allocated():
+def test_aliyun_writes_its_annotations_and_allocation_time():
     written = codec("aliyun").write(granted(a=("id-0", 4), b=("id-0", 2)), NOW)
     assert written == {
         "ALIYUN_COM_GPU_MEM_IDX": "0",
@@ -66,7 +66,7 @@ def test_aliyun_writes_its_own_names_and_says_when_it_was_allocated():
     assert codec("aliyun").settle({**written, **changes}, granted(a=("id-0", 4), b=("id-0", 2)), NOW + 2) == {}
 
 
-def test_gas_names_the_cards_of_each_container():
+def test_gas_writes_cards_of_each_container():
     assignment = Assignment({"a": (Share("id-1", 1), Share("id-0", 1)), "c": (Share("id-2", 1),)})
     shares = Granted(assignment, ("a", "b", "c"), {card.id: card for card in CARDS}, 1)
     assert codec("gas").write(shares, NOW) == {"gas-ts": str(NOW), "gas-container-cards": "card0,card1||card2"}
@@ -86,13 +86,13 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("name", "limits", "annotations", "expected"), TAKEN)
-def test_pods_of_other_systems_are_taken_over_with_their_cards(name, limits, annotations, expected):
+def test_foreign_assignments_of_all_dialects_are_read(name, limits, annotations, expected):
     found = read_foreign_assignment(read(pod({"c": limits}, **annotations), name), CARDS, 1)
     assert [(share.card, share.memory_bytes, share.compute) for share in found.containers["c"]] == expected
     assert read_foreign_assignment(read(pod({"c": limits}), name), CARDS, 1) is None
 
 
-def test_a_card_is_found_by_the_drivers_number_or_else_by_its_place():
+def test_foreign_card_number_matches_minor_or_else_position():
     limits, annotations = {"c": {"enflame.com/gcu-memory": 8}}, {"enflame.com/gcu-device-id": "0"}
     numbered = [Card("x", "v", "m", 16, minor=1), Card("y", "v", "m", 16, minor=0)]
     plain = [Card("x", "v", "m", 16), Card("y", "v", "m", 16)]
@@ -101,7 +101,7 @@ def test_a_card_is_found_by_the_drivers_number_or_else_by_its_place():
         assert [share.card for share in found.containers["c"]] == [expected]
 
 
-def test_an_init_container_of_another_systems_pod_is_on_the_card_of_its_first_container():
+def test_init_container_of_foreign_pod_uses_card_of_first_container():
     taken = pod({"c": {"enflame.com/gcu-memory": 8}}, **{"enflame.com/gcu-device-id": "2"})
     init = msgspec.structs.replace(taken.spec.containers[0], name="i")
     taken = msgspec.structs.replace(taken, spec=msgspec.structs.replace(taken.spec, init_containers=[init]))
@@ -109,7 +109,7 @@ def test_an_init_container_of_another_systems_pod_is_on_the_card_of_its_first_co
     assert {name: shares[0].card for name, shares in found.containers.items()} == {"i": "id-2", "c": "id-2"}
 
 
-def test_gas_is_settled_once_its_cards_are_those_that_the_kubelet_gave():
+def test_gas_settle_changes_cards_only_when_kubelet_allocated_other_cards():
     written = codec("gas").write(granted(c=("id-1", 1)), NOW)
     assert codec("gas").settle(written, granted(c=("id-1", 1)), NOW + 1) == {}
     assert codec("gas").settle(written, granted(c=("id-2", 1)), NOW + 1) == {"gas-container-cards": "card2"}

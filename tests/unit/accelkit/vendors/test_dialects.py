@@ -16,22 +16,22 @@ from accelkit.vendors.inspect_formats import InspectFormat
 
 @pytest.mark.parametrize("name", list_dialect_names())
 @pytest.mark.parametrize("reason", MisfitReason)
-def test_every_dialect_has_a_sentence_for_every_reason(name, reason):
+def test_each_dialect_has_message_for_each_misfit_reason(name, reason):
     text = load_dialect(name).format_misfit(Misfit(reason, 3, "this {odd} thing"))
     assert text
     assert "{cards}" not in text
 
 
-def test_an_unknown_dialect_is_refused_with_those_there_are():
+def test_unknown_dialect_is_rejected_with_choices():
     with pytest.raises(ProfileError, match="choose one of aliyun, gas, gcushare, gcushare-2025, kubegpu, native"):
         load_dialect("klingon")
 
 
-def test_a_dialect_named_twice_is_read_once_in_the_order_given():
+def test_load_dialects_removes_duplicates_and_preserves_order():
     assert [each.name for each in load_dialects(["native", "gcushare", "native"])] == ["native", "gcushare"]
 
 
-def test_a_dialect_that_says_no_more_than_it_must_has_the_least():
+def test_minimal_dialect_has_default_values():
     dialect = msgspec.convert({"resources": {}, "one_card_per_pod": False, "texts": {}}, Dialect)
     assert dialect == Dialect(
         resources=ResourceNames(memory="", cards="", counts=(), bytes="", compute="", slices="", per_card=0),
@@ -60,7 +60,7 @@ def test_a_dialect_that_says_no_more_than_it_must_has_the_least():
         ("gcushare-2025", ("enflame.com/shared-gcu",)),
     ],
 )
-def test_a_container_asks_for_cards_by_these_resources(name, requestable):
+def test_requestable_resources_of_dialect_request_cards(name, requestable):
     assert load_dialect(name).resources.requestable == requestable
 
 
@@ -68,11 +68,11 @@ def test_a_container_asks_for_cards_by_these_resources(name, requestable):
     ("config_map", "node"),
     [("bad-n1-cards", "n1"), ("bad--cards", ""), ("bad-n1", None), ("n1-cards", None), ("other", None)],
 )
-def test_the_config_map_of_unhealthy_cards_names_its_node(config_map, node):
+def test_node_name_is_read_from_name_of_unhealthy_cards_config_map(config_map, node):
     assert UnhealthyCards("bad-{node}-cards", "gpus").find_node(config_map) == node
 
 
-def test_a_sentence_is_filled_with_the_cards_and_the_detail():
+def test_misfit_message_contains_number_of_cards_and_detail():
     native = load_dialect("native")
     assert native.format_misfit(Misfit(MisfitReason.COMPUTE, 3)) == "insufficient compute on 3 cards"
     assert native.format_misfit(Misfit(MisfitReason.COMPUTE, 1)) == "insufficient compute on 1 card"
@@ -80,18 +80,18 @@ def test_a_sentence_is_filled_with_the_cards_and_the_detail():
     assert native.format_misfit(Misfit(MisfitReason.MODEL, detail="H100")) == "no card of model H100"
 
 
-def test_what_a_user_wrote_is_shortened_in_a_sentence_that_each_node_repeats():
+def test_misfit_message_shortens_text_of_user():
     sentence = load_dialect("native").format_misfit(Misfit(MisfitReason.MODEL, detail="\x1b[2J" + "x" * 2**18))
     assert len(sentence) < 300
     assert sentence.isprintable()
 
 
-def test_dialects_are_listed_by_name_and_those_that_we_serve_apart():
+def test_dialect_names_are_sorted_and_filtered_by_advertised():
     assert list_dialect_names() == ["aliyun", "gas", "gcushare", "gcushare-2025", "kubegpu", "native"]
     assert list_dialect_names(advertised=True) == ["aliyun", "gcushare", "kubegpu", "native"]
 
 
-def test_a_dialect_whose_file_is_wrong_is_refused_by_name(tmp_path, monkeypatch):
+def test_invalid_dialect_file_is_rejected_with_dialect_name(tmp_path, monkeypatch):
     (tmp_path / "odd.yaml").write_text("resources: {}\none_card_per_pod: perhaps\n")
     (tmp_path / "README").write_text("no dialect")
     monkeypatch.setattr(dialects, "_folder", lambda: tmp_path)
@@ -100,11 +100,11 @@ def test_a_dialect_whose_file_is_wrong_is_refused_by_name(tmp_path, monkeypatch)
         load_dialect("odd")
 
 
-def test_paths_of_other_extenders_are_each_listed_once():
+def test_extender_paths_are_listed_without_duplicates():
     assert list_extender_paths() == ("/gcushare-scheduler", "/gpushare-scheduler", "/scheduler")
 
 
-def test_an_inspection_tells_no_more_than_its_format_asks_for():
+def test_minimal_inspect_format_has_default_values():
     assert InspectFormat("GPU", "devs") == InspectFormat(
         amount="GPU",
         devices="devs",

@@ -49,24 +49,24 @@ def refusal(*containers, **more):
     return str(raised.value)
 
 
-def test_cards_are_whole_and_the_best_connected_ones_are_sought():
+def test_gpu_limit_requests_whole_cards_with_topology_policy():
     found = read(container(cards=2))["c"]
     assert (found.cards, found.whole, found.policy, found.groups) == (2, True, "topology", ())
 
 
 @pytest.mark.parametrize(("value", "policy"), [(None, "topology"), (1, "topology"), (0, "")])
 @pytest.mark.parametrize("place", ["pod", "container"])
-def test_a_pod_says_whether_the_best_connected_cards_are_sought(value, policy, place):
+def test_topology_annotation_sets_policy_of_container(value, policy, place):
     said = {} if value is None else {"gpu/gpu-generate-topology": value}
     info = {"requests": said} if place == "pod" else {"runningcontainer": {"c": {"requests": said}}}
     assert read(container(cards=2), info=info)["c"].policy == policy
 
 
-def test_what_the_pod_says_to_accelkit_wins():
+def test_accelkit_request_overrides_kubegpu_policy():
     assert read(container(cards=2), request={"c": {"policy": "spread"}})["c"].policy == "spread"
 
 
-def test_memory_and_cards_of_accelkit_are_asked_for_beside():
+def test_native_resources_are_read_together_with_kubegpu():
     found = read(
         container("m", **{"accelkit.io/memory": "8"}), container("w", **{"accelkit.io/cards": "2"}), container()
     )
@@ -74,12 +74,12 @@ def test_memory_and_cards_of_accelkit_are_asked_for_beside():
 
 
 @pytest.mark.parametrize("prefix", [PREFIX, "alpha/grpresource/"])
-def test_a_group_is_read_by_both_of_its_names(prefix):
+def test_card_group_is_read_with_either_prefix(prefix):
     info = running(prefix, gpugrp1_A_gpugrp0_B_gpu_dev0=0, gpugrp1_A_gpugrp0_B_gpu_dev1=0)
     assert read(container(cards=2), info=info)["c"].groups == (CardGroup(Near.SWITCH, (0, 0)),)
 
 
-def test_cards_of_an_inner_group_are_below_the_same_switches_and_those_of_an_outer_group_on_one_socket():
+def test_inner_group_requires_same_switch_and_outer_group_same_socket():
     pair = CardGroup(Near.SWITCH, (0, 0))
     assert groups(2, gpugrp0_A_gpu_a=0, gpugrp0_A_gpu_b=0) == ((pair,), 0)
     assert groups(2, gpugrp1_A_gpu_a=0, gpugrp1_A_gpu_b=0) == ((CardGroup(Near.SOCKET, (0, 0)),), 0)
@@ -89,7 +89,7 @@ def test_cards_of_an_inner_group_are_below_the_same_switches_and_those_of_an_out
     assert groups(2, gpu_0=0, gpu_1=0) == ((), 0)
 
 
-def test_groups_of_one_outer_group_are_on_one_socket_and_others_need_not_be():
+def test_inner_groups_of_one_outer_group_are_on_same_socket():
     names = {f"gpugrp1_A_gpugrp0_{group}_gpu_{card}": 0 for group in "XY" for card in "ab"}
     both = CardGroup(Near.SWITCH, (0, 0), 0)
     assert groups(4, **names)[0] == (both, both)
@@ -98,14 +98,14 @@ def test_groups_of_one_outer_group_are_on_one_socket_and_others_need_not_be():
     assert others == (CardGroup(Near.SWITCH, (0, 0)), msgspec.structs.replace(both, socket=1), others[1])
 
 
-def test_the_least_memory_of_cards_is_kept_the_most_first():
+def test_minimum_memory_of_cards_is_sorted_in_descending_order():
     assert groups(2, gpugrp0_A_gpu_a=178, gpugrp0_A_gpu_b=190) == ((CardGroup(Near.SWITCH, (190, 178)),), 178)
     assert groups(2, gpu_0=256, gpu_1=100) == ((CardGroup(Near.ANY, (256, 100)),), 100)
     assert groups(2, gpu_0=64, gpu_1=64) == ((), 64)
     assert groups(1, gpu_0=190) == ((), 190)
 
 
-def test_cards_that_are_not_named_may_be_any():
+def test_cards_missing_in_annotation_may_be_any_card():
     assert groups(4, gpugrp0_A_gpu_a=9, gpugrp0_A_gpu_b=0) == (
         (CardGroup(Near.SWITCH, (9, 0)), CardGroup(Near.ANY, (0, 0))),
         0,
@@ -113,13 +113,13 @@ def test_cards_that_are_not_named_may_be_any():
     assert groups(3, gpu_a=9) == ((CardGroup(Near.ANY, (9, 0, 0)),), 0)
 
 
-def test_the_least_memory_that_accelkit_is_told_counts_for_every_card():
+def test_min_memory_of_accelkit_request_applies_to_each_card():
     info = running(gpugrp0_A_gpu_a=2**35, gpugrp0_A_gpu_b=0)
     found = read(container(cards=2), info=info, request={"c": {"min_memory": "16Gi"}})["c"]
     assert (found.groups, found.min_memory_bytes) == ((CardGroup(Near.SWITCH, (2**35, 2**34)),), 2**34)
 
 
-def test_each_container_has_its_own_groups():
+def test_each_container_has_its_own_card_groups():
     pair = {f"{PREFIX}gpugrp0/A/gpu/{card}/cards": 1 for card in "ab"}
     info = {
         "initcontainer": {"i": {"requests": pair}},
@@ -129,7 +129,7 @@ def test_each_container_has_its_own_groups():
     assert (found["i"].groups, found["c"].groups) == ((CardGroup(Near.SWITCH, (0, 0)),), ())
 
 
-def test_what_kubegpus_own_scheduler_adds_and_what_is_no_card_is_not_looked_at():
+def test_other_fields_of_kubegpu_annotation_are_ignored():
     info = {
         "podname": "p",
         "nodename": "elsewhere",
@@ -177,24 +177,24 @@ def test_what_kubegpus_own_scheduler_adds_and_what_is_no_card_is_not_looked_at()
         ({"gpu/gpu-generate-topology": 2}, "gpu/gpu-generate-topology is 2; set it to 1"),
     ],
 )
-def test_what_cannot_be_had_is_refused_with_a_reason(requests, sentence):
+def test_unsupported_kubegpu_request_is_rejected_with_reason(requests, sentence):
     told = refusal(container(cards=2), info={"runningcontainer": {"c": {"requests": requests}}})
     assert told.startswith(KEY)
     assert sentence in told
 
 
-def test_a_card_that_is_asked_for_0_times_is_not_asked_for():
+def test_card_requested_zero_times_is_ignored():
     info = {"runningcontainer": {"c": {"requests": {f"{PREFIX}gpu/0/cards": 0, f"{PREFIX}gpu/1/cards": 1}}}}
     assert read(container(cards=1), info=info)["c"].groups == ()
 
 
-def test_a_scorer_that_packs_otherwise_is_refused():
+def test_unsupported_scorer_is_rejected():
     info = {"runningcontainer": {"c": {"scorer": {f"{PREFIX}gpu/0/cards": 2}}}}
     assert "requests scorer 2: resource/group/gpu/0/cards; remove it" in refusal(container(cards=1), info=info)
 
 
 @pytest.mark.parametrize("name", ["c", "other"])
-def test_a_container_without_the_limit_gets_no_cards_by_the_annotation(name):
+def test_annotation_for_container_without_gpu_limit_is_rejected(name):
     info = {"runningcontainer": {name: {"requests": {f"{PREFIX}gpu/0/cards": 1}}}}
     told = refusal(container(**{"accelkit.io/memory": "4"}), info=info)
     assert f"requests 1 card for container {name}, whose limit nvidia.com/gpu is 0" in told
@@ -203,11 +203,11 @@ def test_a_container_without_the_limit_gets_no_cards_by_the_annotation(name):
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"runningcontainer": 1}', '{"requests": {"a": "1"}}', "{" * 60_000, "x" * 70_000]
 )
-def test_an_annotation_that_cannot_be_read_is_refused(text):
+def test_unreadable_kubegpu_annotation_is_rejected(text):
     assert refusal(container(cards=1), info=text).startswith((f"cannot read {KEY}: ", f"{KEY} of "))
 
 
-def test_the_annotation_of_a_pod_is_read_only_where_the_dialect_is_in_use():
+def test_kubegpu_annotation_is_ignored_without_kubegpu_dialect():
     annotations = {KEY: "nonsense"}
     spec = {"containers": [container(**{"accelkit.io/cards": "1"})]}
     pod = msgspec.convert({"metadata": {"annotations": annotations}, "spec": spec}, Pod)
@@ -216,7 +216,7 @@ def test_the_annotation_of_a_pod_is_read_only_where_the_dialect_is_in_use():
     assert found.annotations == {}
 
 
-def test_pods_with_the_limit_of_nvidias_plugin_are_read_where_our_agents_serve_it():
+def test_kubegpu_is_served_where_agents_advertise_nvidia_resource():
     assert "kubegpu" not in [each.name for each in list_served_dialects(["", "aliyun.com/gpu-mem"])]
     assert "kubegpu" in [each.name for each in list_served_dialects(["", "x,nvidia.com/gpu"])]
     assert [each.name for each in list_served_dialects([])] == ["aliyun", "gcushare", "native"]

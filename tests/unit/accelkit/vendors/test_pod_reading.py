@@ -30,39 +30,39 @@ def read(*containers, init=(), node="", started=None, **annotations):
 
 
 @pytest.mark.parametrize("each", [{"name": "c"}, container(), container(cpu="4", **{"vendor.example/gpu": "1"})])
-def test_a_pod_without_cards_and_without_our_annotations_has_no_reading(each):
+def test_pod_without_cards_and_accelkit_annotations_is_not_read(each):
     assert read(each) is None
 
 
-def test_a_pod_that_names_a_resource_of_an_init_container_alone_is_read():
+def test_pod_with_card_request_in_init_container_only_is_read():
     assert read({"name": "c"}, init=[container("i", memory=1)]).requests_cards
 
 
-def test_a_limit_of_zero_asks_but_is_no_request():
+def test_limit_of_zero_requests_cards_resource_but_no_cards():
     found = read(container(memory=0, cards="0"))
     assert (found.requests_cards, found.read_request(1), found.read_memory_units()) == (True, None, {})
 
 
 @pytest.mark.parametrize("annotations", [{"assignment": encode_assignment(ASSIGNMENT)}, {"request": "{}"}])
-def test_a_pod_with_an_annotation_of_ours_is_read_though_it_asks_for_nothing(annotations):
+def test_pod_with_accelkit_annotation_is_read_without_card_request(annotations):
     found = read({"name": "c"}, **annotations)
     assert (found.requests_cards, found.dialect.name, found.read_request(1)) == (False, "native", None)
 
 
-def test_a_request_for_no_card_names_what_it_refines():
+def test_request_annotation_without_card_request_is_rejected():
     with pytest.raises(
         RequestError, match="has entries without a card request: c; the containers that request cards are: none"
     ):
         read({"name": "c"}, request='{"c": {"split": 2}}').read_request(1)
 
 
-def test_who_the_pod_is_and_where_stands_in_its_reading():
+def test_pod_reading_contains_pod_reference_node_and_admission():
     found = read(container(memory=1), node="n")
     assert (found.ref, found.node, found.created_at) == (PodRef("d", "p", "u"), "n", "2026-01-01T00:00:00Z")
     assert [found.admitted, read(container(memory=1), started="now").admitted] == [False, True]
 
 
-def test_containers_stand_in_the_kubelets_order_with_their_kinds():
+def test_containers_are_in_kubelet_order_with_their_kinds():
     found = read(container("a", memory=1), {"name": "b"}, init=[{"name": "i"}, container("s", always=True)])
     assert found.order == [("i", Kind.INIT), ("s", Kind.SIDECAR), ("a", Kind.APP), ("b", Kind.APP)]
     assert found.app_containers == ["a", "b"]
@@ -72,17 +72,17 @@ def test_containers_stand_in_the_kubelets_order_with_their_kinds():
     ("limits", "name"),
     [({"gcu": 4}, "gcushare"), ({"gcu": 4, "memory": 0}, "native"), ({"gpu.intel.com/i915": 1}, "gas")],
 )
-def test_the_first_dialect_whose_resources_are_named_is_the_pods(limits, name):
+def test_first_dialect_with_named_resources_is_dialect_of_pod(limits, name):
     assert read(container(**limits)).dialect.name == name
 
 
-def test_one_reading_gives_the_request_in_any_unit():
+def test_request_is_read_in_any_unit():
     found = read(container(memory=4), request='{"c": {"split": 2}}')
     for unit in (1, 2**30):
         assert found.read_request(unit) == PodRequest((ContainerRequest("c", Kind.APP, 2, 2 * unit),))
 
 
-def test_the_kubelet_goes_by_limits_whatever_annotations_say():
+def test_request_by_limits_ignores_request_annotation():
     found = read(container(memory=4), container("whole", cards=1), request='{"c": {"split": 3}}')
     with pytest.raises(RequestError, match="cannot be split evenly over 3 cards"):
         found.read_request(1)
@@ -92,11 +92,11 @@ def test_the_kubelet_goes_by_limits_whatever_annotations_say():
     ]
 
 
-def test_units_that_cannot_be_read_are_left_out():
+def test_unreadable_memory_units_are_omitted():
     assert read(container("a", memory="x"), container("b", memory="3")).read_memory_units() == {"b": 3}
 
 
-def test_an_assignment_is_read_or_its_error_is_kept():
+def test_assignment_is_read_or_its_error_is_returned():
     assert read({"name": "c"}, assignment=encode_assignment(ASSIGNMENT)).assignment == ASSIGNMENT
     assert read(container(memory=1)).assignment is None
     broken = read(container(memory=1), assignment="{").assignment
@@ -104,20 +104,20 @@ def test_an_assignment_is_read_or_its_error_is_kept():
     assert "cannot read" in str(broken)
 
 
-def test_what_an_object_does_not_say_is_empty():
+def test_missing_fields_of_pod_are_empty():
     found = READER.read(msgspec.convert({"metadata": {}, "spec": {"containers": [container(memory=1)]}}, Pod))
     assert (found.ref, found.node, found.created_at, found.admitted) == (PodRef("", "", ""), "", "", False)
     assert (dict(found.annotations), found.assignment) == ({}, None)
 
 
-def test_a_reading_keeps_the_limits_of_dialects_as_they_are_written_and_all_dialects():
+def test_pod_reading_contains_card_limits_annotations_and_all_dialects():
     found = read(container(memory="8k", cpu=2, **{"gpu.intel.com/tiles": 3}), {"name": "b"}, request="{}")
     assert [dict(each.limits) for each in found.containers] == [{MEMORY: "8k", "gpu.intel.com/tiles": 3}, {}]
     assert dict(found.annotations) == {REQUEST_ANNOTATION: "{}"}
     assert found.dialects == load_dialects(["native", "gcushare", "gas"])
 
 
-def test_of_thousands_of_foreign_limits_a_reading_keeps_few():
+def test_pod_reading_keeps_few_of_thousands_of_foreign_limits():
     foreign = {f"a.example/{i}": "1" for i in range(5000)} | {f"gpu.intel.com/x{i}": "1" for i in range(5000)}
     found = read(container(**foreign, **{"gpu.intel.com/i915": 1}))
     assert len(found.containers[0].limits) < 20
@@ -126,7 +126,7 @@ def test_of_thousands_of_foreign_limits_a_reading_keeps_few():
         found.read_request(1)
 
 
-def test_a_trimmed_pod_is_read_as_before():
+def test_trimmed_pod_has_same_reading():
     foreign = {f"a.example/{i}": "1" for i in range(100)}
     for limits in ({MEMORY: "2"}, {"gpu.intel.com/i915": 1, "gpu.intel.com/tiles": "1"}):
         pod = build_labelled_pod(
@@ -140,7 +140,7 @@ def test_a_trimmed_pod_is_read_as_before():
         assert pod.metadata.labels == {"a": "b"}
 
 
-def test_nothing_is_kept_of_the_containers_of_a_pod_that_has_nothing_to_do_with_cards():
+def test_trim_removes_containers_of_pod_without_cards():
     pod = build_labelled_pod({"cpu": "1"}, {"x": "y"})
     READER.trim(pod)
     assert (pod.spec.containers, pod.metadata.annotations, pod.ref.uid) == ([], {}, "u")
@@ -152,11 +152,11 @@ def build_labelled_pod(limits, annotations):
     return msgspec.convert({"metadata": metadata, "spec": {"containers": [container(**limits)]}}, Pod)
 
 
-def test_a_pod_speaks_the_first_dialect_that_any_of_its_containers_names():
+def test_dialect_of_pod_is_first_dialect_named_by_any_container():
     assert read(container("a", gcu=1), container("b", memory=1), container("c", gcu=1)).dialect.name == "native"
     assert read(container("a", gcu=1), init=[container("i", **{"gpu.intel.com/xe": 1})]).dialect.name == "gcushare"
 
 
 @pytest.mark.parametrize("policy", [None, "Never", "OnFailure"])
-def test_an_init_container_that_does_not_restart_always_is_a_plain_one(policy):
+def test_init_container_without_restart_policy_always_is_not_a_sidecar(policy):
     assert read({"name": "c"}, init=[{**container("i", memory=1), "restartPolicy": policy}]).order[0][1] is Kind.INIT

@@ -31,7 +31,7 @@ def discovery(**changes):
     return parse(discovery={"kind": "pci", "vendor": "10de", "classes": ["0302"], **changes}).discovery
 
 
-def test_what_a_profile_does_not_say_it_does_not_have():
+def test_minimal_profile_has_default_values():
     assert parse() == Profile(
         presence_labels=("v.example/present",),
         discovery=FileDiscovery("cards.json"),
@@ -47,11 +47,11 @@ def test_what_a_profile_does_not_say_it_does_not_have():
     )
 
 
-def test_a_profile_that_is_not_read_from_a_file_has_no_name():
+def test_profile_created_in_code_has_empty_name():
     assert Profile((), FileDiscovery("x"), {}, (), ()).name == ""
 
 
-def test_cards_on_pci_need_no_more_than_vendor_and_classes():
+def test_pci_discovery_requires_only_vendor_and_classes():
     assert discovery() == PciDiscovery(
         vendor="10de",
         classes=("0302",),
@@ -67,14 +67,14 @@ def test_cards_on_pci_need_no_more_than_vendor_and_classes():
     )
 
 
-def test_a_source_of_a_fact_is_named_by_from():
+def test_from_key_names_source_of_fact():
     (source,) = discovery(identity=[{"from": "file"}]).identity
     assert source == Source(name="file", key="", path="", pattern="{}")
     (source,) = discovery(memory=[{"from": "facts", "key": "k", "path": "p", "pattern": "GPU-{}"}]).memory
     assert source == Source("facts", "k", "p", "GPU-{}")
 
 
-def test_a_model_may_come_in_several_sizes():
+def test_model_may_omit_memory_size():
     models = discovery(models={"20b0": {"name": "A100"}, "2331": {"name": "H100", "memory_mib": 81559}}).models
     assert models == {"20b0": Model("A100", None), "2331": Model("H100", 81559)}
 
@@ -87,7 +87,7 @@ def test_a_model_may_come_in_several_sizes():
         ("card_nodes", ["index", "minor", "render"]),
     ],
 )
-def test_patterns_may_name_what_is_known_and_nothing_else(where, fields):
+def test_pattern_with_unknown_field_is_rejected(where, fields):
     def build(pattern):
         return [pattern] if where == "card_nodes" else {"key": pattern}
 
@@ -109,28 +109,28 @@ def test_patterns_may_name_what_is_known_and_nothing_else(where, fields):
     ],
     ids=str,
 )
-def test_a_profile_that_makes_no_sense_is_refused_by_name(changes):
+def test_invalid_profile_is_rejected_with_its_name(changes):
     with pytest.raises(ProfileError, match="profile v is invalid"):
         parse(**changes)
 
 
-def test_there_is_a_profile_for_every_vendor_in_the_order_of_their_names():
+def test_profiles_of_all_vendors_are_loaded_in_order_of_name():
     assert list(load_profiles()) == [
         *("amd", "enflame", "gaudi", "huawei", "hygon", "intel", "metax", "moorethreads", "nvidia", "simulated"),
         "xilinx",
     ]
 
 
-def test_services_of_all_drivers_are_known():
+def test_host_services_of_all_profiles_are_listed():
     assert "nvidia-persistenced" in list_host_services()
     assert list_host_services() == {name for each in load_profiles().values() for name in each.host_services}
 
 
-def test_labels_of_all_vendors_tell_nodes_with_cards():
+def test_presence_labels_of_all_profiles_are_listed():
     assert list_presence_labels() == {label for each in load_profiles().values() for label in each.presence_labels}
 
 
-def test_profiles_are_written_in_yaml():
+def test_profile_is_read_from_yaml():
     assert parse_profile(
         "v",
         "presence_labels: [a]\ndiscovery: {kind: file, path: x}\nenvironment: {A: '{ids}'}\n"

@@ -41,16 +41,16 @@ def refusal(*containers, dialects=(NATIVE,), **more):
     return str(raised.value)
 
 
-def test_units_of_memory_become_bytes_of_one_card():
+def test_memory_units_are_converted_to_bytes_of_one_card():
     assert read(container(memory="8")) == (ContainerRequest("c", Kind.APP, 1, 8 * UNIT),)
 
 
 @pytest.mark.parametrize("value", [8, 8.0, "8", "8000m", "0.008k"])
-def test_people_write_a_quantity_in_many_ways(value):
+def test_memory_limit_accepts_each_quantity_format(value):
     assert read(container(memory=value))[0].memory_bytes == 8 * UNIT
 
 
-def test_every_refinement_arrives():
+def test_request_contains_each_refinement_of_annotation():
     entry = {"compute": 250, "model": "m", "link": "any", "numa": "single", "policy": "spread"}
     request = {"c": entry, "d": {"same_card_as": "c"}}
     first, second = read(container(memory=1), container("d", memory=1), request=request)
@@ -60,14 +60,14 @@ def test_every_refinement_arrives():
 
 @pytest.mark.parametrize(("amount", "found"), [("40Gi", 40 * 2**30), (17, 17), ("16G", 16 * 10**9), (0, 0)])
 @pytest.mark.parametrize("limits", [{"cards": 2}, {"memory": 4}])
-def test_cards_have_the_least_memory_that_is_asked_for(limits, amount, found):
+def test_min_memory_sets_minimum_memory_of_cards(limits, amount, found):
     (request,) = read(container(**limits), request={"c": {"min_memory": amount}})
     assert request.min_memory_bytes == found
 
 
 @pytest.mark.parametrize("value", ["-1", -1, "0.5", "1e30", 1e30, "nonsense", "1ki", "8 ", 0.1, 10**40])
 @pytest.mark.parametrize("resource", ["memory", "cards"])
-def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
+def test_invalid_amount_is_rejected_with_container_and_resource(resource, value):
     sentence = refusal(container(**{resource: value}))
     assert "container c" in sentence
     assert f"accelkit.io/{resource}" in sentence
@@ -106,16 +106,16 @@ def test_an_amount_that_cannot_be_names_container_and_resource(resource, value):
         ({"memory": 4}, {"model": None}, "cannot read accelkit.io/request"),
     ],
 )
-def test_what_cannot_be_granted_as_written_is_refused_with_a_sentence(limits, entry, sentence):
+def test_invalid_request_is_rejected_with_reason(limits, entry, sentence):
     assert sentence in refusal(container(**limits), request={"c": entry})
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"c": 1}', '{"c":', "{c: {}}", '{"c": {"split": ' + "[" * 60_000])
-def test_an_annotation_that_is_no_request_is_refused(text):
+def test_unreadable_request_annotation_is_rejected(text):
     assert "cannot read accelkit.io/request" in refusal(container(memory=4), request=text)
 
 
-def test_same_card_as_must_name_a_container_that_comes_before():
+def test_same_card_as_must_name_earlier_container():
     sentence = refusal(
         container("first", memory=1), container("then", memory=1), request={"first": {"same_card_as": "then"}}
     )
@@ -124,12 +124,12 @@ def test_same_card_as_must_name_a_container_that_comes_before():
     )
 
 
-def test_all_sharing_containers_of_a_gcushare_pod_share_one_card():
+def test_memory_containers_of_gcushare_pod_share_one_card():
     found = read(container("a", gcu=4), container("b", gcu=8), container("c", gcu=2), dialects=[NATIVE, GCUSHARE])
     assert [each.same_card_as for each in found] == ["", "a", "a"]
 
 
-def test_a_gcushare_pod_may_say_otherwise():
+def test_same_card_as_overrides_shared_card_of_gcushare_pod():
     found = read(
         container("a", gcu=4),
         container("b", gcu=8),
@@ -140,7 +140,7 @@ def test_a_gcushare_pod_may_say_otherwise():
     assert [each.same_card_as for each in found] == ["", "a", "b"]
 
 
-def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
+def test_container_is_read_in_first_dialect_with_its_resources():
     mixed = {"name": "c", "resources": {"limits": {MEMORY: "1", GCU: "4"}}}
     assert read(mixed, dialects=[NATIVE, GCUSHARE])[0].memory_bytes == UNIT
     assert read(mixed, dialects=[GCUSHARE, NATIVE])[0].memory_bytes == 4 * UNIT
@@ -151,44 +151,44 @@ def test_a_container_speaks_the_first_dialect_whose_resources_it_names():
     [({"memory": 2}, {"memory": 2}, 2), ({"cards": 1}, {"memory": 1}, 1), ({"memory": 1}, {"cards": 1}, 1)],
     ids=["more cards", "memory of whole cards", "whole cards of memory"],
 )
-def test_same_card_as_is_refused_where_it_could_never_be_met(first, then, split):
+def test_same_card_as_that_cannot_be_satisfied_is_rejected(first, then, split):
     refinement = {"same_card_as": "a", "split": split}
     sentence = refusal(container("a", **first), container("b", **then), request={"b": refinement})
     assert "container b cannot share the cards of a" in sentence
 
 
-def test_same_card_as_may_use_all_cards_of_the_other_container():
+def test_same_card_as_accepts_all_cards_of_other_container():
     split = {"a": {"split": 2}, "b": {"split": 2, "same_card_as": "a"}}
     assert read(container("a", memory=2), container("b", memory=2), request=split)[1].same_card_as == "a"
 
 
-def test_only_a_dialect_of_one_card_per_pod_puts_containers_on_the_same_card():
+def test_containers_of_native_pod_do_not_share_card_by_default():
     assert [each.same_card_as for each in read(container("a", memory=1), container("b", memory=1))] == ["", ""]
 
 
-def test_the_one_card_of_a_pod_is_that_of_its_first_container_with_memory():
+def test_gcushare_pod_shares_card_of_first_container_with_memory():
     whole = {"name": "w", "resources": {"limits": {"enflame.com/gcu-count": 1}}}
     found = read(whole, container("a", gcu=4), {**whole, "name": "x"}, container("b", gcu=4), dialects=[GCUSHARE])
     assert [(each.container, each.same_card_as) for each in found] == [("w", ""), ("a", ""), ("x", ""), ("b", "a")]
 
 
 @pytest.mark.parametrize("named", [{"memory": 0}, {"cards": 0}])
-def test_a_container_that_asks_for_nothing_in_its_first_dialect_asks_for_nothing(named):
+def test_zero_limit_in_first_dialect_requests_no_cards(named):
     assert read(container(gcu=4, **named), dialects=[NATIVE, GCUSHARE]) is None
 
 
 @pytest.mark.parametrize("compute", [1, 1000])
-def test_compute_reaches_from_nothing_to_the_whole_card(compute):
+def test_compute_may_be_between_1_and_1000(compute):
     assert read(container(memory=4), request={"c": {"compute": compute}})[0].compute == compute
 
 
-def test_a_container_has_at_most_128_cards():
+def test_container_may_request_at_most_128_cards():
     assert read(container(cards=128))[0].cards == 128
     assert read(container(memory=128), request={"c": {"split": 128}})[0].cards == 128
     assert "requests 129 cards, at most 128" in refusal(container(memory=129), request={"c": {"split": 129}})
 
 
-def test_memory_reaches_as_far_as_amounts_do():
+def test_memory_limit_may_be_up_to_max_amount():
     largest = pod(container(memory=MAX_AMOUNT))
     assert PodReader([NATIVE]).read(largest).read_request(1).containers[0].memory_bytes == MAX_AMOUNT
     with pytest.raises(RequestError, match="more memory than any node can have"):
@@ -196,27 +196,27 @@ def test_memory_reaches_as_far_as_amounts_do():
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread"])
-def test_every_policy_may_be_asked_for(policy):
+def test_each_placement_policy_is_accepted(policy):
     assert read(container(memory=4), request={"c": {"policy": policy}})[0].policy == policy
 
 
-def test_an_entry_that_says_nothing_changes_nothing():
+def test_empty_entry_of_request_annotation_changes_nothing():
     assert read(container(memory=4), request={"c": {}}) == read(container(memory=4))
     assert read(container(cards=2), request={"c": {}}) == read(container(cards=2))
 
 
-def test_a_whole_card_may_be_that_of_another_container():
+def test_whole_card_may_be_shared_with_another_container():
     assert read(container("a", cards=2), container("b", cards=1), request={"b": {"same_card_as": "a"}})[1] == (
         ContainerRequest("b", Kind.APP, 1, whole=True, same_card_as="a")
     )
 
 
-def test_containers_without_cards_that_an_annotation_refines_are_all_named():
+def test_all_containers_without_card_request_are_listed_in_error():
     sentence = refusal(container("a", memory=1), container("b", cards=1), request={"z": {}, "y": {}})
     assert "has entries without a card request: y, z; the containers that request cards are: a, b" in sentence
 
 
-def test_container_may_prefer_a_near_network_card():
+def test_nic_refinement_requests_near_network_card():
     assert read(container(cards="1"), request={"c": {"nic": True}})[0].nic
     assert not read(container(cards="1"))[0].nic
     assert "Expected `bool`" in refusal(container(cards="1"), request={"c": {"nic": "near"}})

@@ -33,13 +33,13 @@ def refusal(**more):
     return str(raised.value)
 
 
-def test_cards_are_named_by_their_identities():
+def test_card_ids_of_request_are_read():
     assert request(card_ids=["GPU-1", "GPU-2"]).card_ids == {"GPU-1", "GPU-2"}
     assert request(cards=2, card_ids=["GPU-1", "GPU-2"]).card_ids == {"GPU-1", "GPU-2"}
     assert request().card_ids == frozenset()
 
 
-def test_pods_are_named_by_labels_of_the_same_namespace():
+def test_pod_selectors_match_labels_in_same_namespace():
     labels = {"tier": "x", "app": "web"}
     found = request(**{"with": WEB, "apart": {"matchLabels": {"tier": "y", "app": "web"}}, "labels": labels})
     assert found.beside == PodSelector(("app=web",), "d", own=True)
@@ -47,13 +47,13 @@ def test_pods_are_named_by_labels_of_the_same_namespace():
     assert request(**{"with": WEB}).beside.own is False
 
 
-def test_labels_and_priority_are_read():
+def test_labels_and_priority_of_pod_are_read():
     found = read(labels={"b": "2", "a": "1"}, priority=7)
     assert (found.labels, found.priority) == (("a=1", "b=2"), 7)
     assert (read().labels, read().priority) == ((), 0)
 
 
-def test_of_thousands_of_labels_few_are_kept():
+def test_at_most_128_labels_of_pod_are_kept():
     found = read(labels={f"k{number:04}": "x" for number in range(5000)})
     assert len(found.labels) == 128
     assert found.labels[0] == "k0000=x"
@@ -81,17 +81,17 @@ def test_of_thousands_of_labels_few_are_kept():
         ({"card_id": ["a"]}, "did you mean card_ids"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(more, words):
+def test_invalid_sharing_request_is_rejected(more, words):
     assert words in refusal(**more)
 
 
-def test_with_some_and_apart_from_others_can_be_meant():
+def test_with_and_apart_selectors_may_be_combined():
     found = request(**{"with": WEB, "apart": {"matchLabels": {"app": "web", "x": "y"}}})
     assert found.beside.labels == ("app=web",)
 
 
 @pytest.mark.parametrize(("different", "words"), [(8, ""), (9, "contain 9 different sets of labels, at most 8")])
-def test_the_selectors_of_a_pod_are_few_however_many_containers_say_them(different, words):
+def test_pod_may_have_at_most_8_different_selectors(different, words):
     names = [f"c{number}" for number in range(32)]
     apart = {
         name: {"apart": {"matchLabels": {"app": f"app-{number % different}"}}} for number, name in enumerate(names)

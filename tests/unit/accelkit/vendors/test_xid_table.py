@@ -18,11 +18,11 @@ from accelkit.vendors.xids import XidAction, find_xid, parse_xids
         (4711, "watch"),
     ],
 )
-def test_an_xid_asks_for_what_the_vendor_says_and_an_unknown_one_is_watched(number, action):
+def test_known_xid_has_vendor_action_and_unknown_xid_is_watched(number, action):
     assert find_xid(number).action == action
 
 
-def test_what_takes_a_card_out_of_placement_is_more_than_to_watch_it():
+def test_harmful_xid_actions_are_cordon_reset_and_replace():
     assert [action.value for action in XidAction if action.harms] == ["cordon", "drain-and-reset", "replace"]
 
 
@@ -36,6 +36,6 @@ def test_what_takes_a_card_out_of_placement_is_more_than_to_watch_it():
         "- {numbers: [1], action: watch, meaning: x}\n- {numbers: [1], action: ignore, meaning: x}",
     ],
 )
-def test_a_wrong_table_is_refused(text):
+def test_invalid_xid_table_is_rejected(text):
     with pytest.raises(ProfileError, match="the table of XIDs is invalid"):
         parse_xids(text)

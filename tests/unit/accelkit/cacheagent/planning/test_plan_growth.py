@@ -61,7 +61,7 @@ def links_named(monkeypatch):
     return named
 
 
-def test_a_plan_of_many_caches_costs_each_as_much(links_named):
+def test_plan_cost_grows_linearly_with_number_of_caches(links_named):
     costs = []
     for count in (10, 40):
         links_named.clear()

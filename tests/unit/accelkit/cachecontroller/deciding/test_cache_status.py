@@ -80,7 +80,7 @@ def holds(status: CacheStatus, type_: str) -> tuple[str, str]:
     return next(((each.status, each.reason) for each in status.conditions if each.type == type_), ("", ""))
 
 
-def test_a_cache_is_ready_as_soon_as_one_node_is(seen):
+def test_cache_is_ready_as_soon_as_one_node_is_ready(seen):
     assert holds(assemble(cache(), seen), "Ready") == ("False", "Pending")
     report(seen, "n0", now=entry(ready=False, extracted=(False, "Extracting"), compatible=(True, "Compatible")))
     assert holds(assemble(cache(), seen), "Ready") == ("False", "Extracting")
@@ -92,7 +92,7 @@ def test_a_cache_is_ready_as_soon_as_one_node_is(seen):
     assert status.conditions[0].type == "Ready"
 
 
-def test_an_incompatible_node_among_compatible_ones_is_no_failure(seen):
+def test_incompatible_node_among_compatible_nodes_is_not_failure(seen):
     report(seen, "n0", now=entry(ready=False, compatible=(False, "Incompatible")))
     status = assemble(cache(), seen)
     assert holds(status, "Ready") == ("False", "Incompatible")
@@ -104,7 +104,7 @@ def test_an_incompatible_node_among_compatible_ones_is_no_failure(seen):
     assert status.counts.node_error_cnt == 0
 
 
-def test_what_a_node_cannot_judge_is_not_what_no_node_has_judged(seen):
+def test_unknown_compatibility_differs_from_missing_report(seen):
     def message() -> str:
         return next(each.message for each in assemble(cache(), seen).conditions if each.type == "Compatible")
 
@@ -120,7 +120,7 @@ def test_what_a_node_cannot_judge_is_not_what_no_node_has_judged(seen):
     assert holds(assemble(cache(), seen), "Compatible") == ("True", "Compatible")
 
 
-def test_recorded_variables_are_the_labels_else_what_nodes_found_in_the_files(seen):
+def test_recorded_variables_are_read_from_labels_or_node_reports(seen):
     of = cache()
     of.status.recorded_environment = {"VLLM_USE_V1": "1"}
     labels = ImageLabels(format="vllm")
@@ -140,7 +140,7 @@ def test_recorded_variables_are_the_labels_else_what_nodes_found_in_the_files(se
     assert found.recorded_environment == {"VLLM_USE_V1": "0"}
 
 
-def test_a_node_that_is_full_degrades_a_cache(seen):
+def test_full_node_degrades_cache(seen):
     report(seen, "n0", now=entry(extracted=(True, "Extracted")))
     report(seen, "n1", now=entry(ready=False, extracted=(False, "NodeFull")))
     status = assemble(cache(), seen)
@@ -150,7 +150,7 @@ def test_a_node_that_is_full_degrades_a_cache(seen):
     assert status.counts.node_error_cnt == 1
 
 
-def test_a_node_that_tries_again_is_waited_for_and_degrades_nothing(seen):
+def test_retrying_node_does_not_degrade_cache(seen):
     report(
         seen, "n0", now=NodeCacheStatus(conditions=[state(ConditionType.READY, Reason.RETRYING, "no API", holds=False)])
     )
@@ -162,7 +162,7 @@ def test_a_node_that_tries_again_is_waited_for_and_degrades_nothing(seen):
     assert holds(assemble(cache(), seen), "Ready")[0] == "True"
 
 
-def test_counts_are_of_this_cache_alone_and_of_nodes_that_exist(seen):
+def test_counts_include_only_this_cache_and_existing_nodes(seen):
     report(seen, "n0", now=entry(pods=2), before=entry(pods=1))
     report(seen, "n0", name="another", now=entry(pods=7))
     report(seen, "n1", now=entry())
@@ -181,14 +181,14 @@ def test_counts_are_of_this_cache_alone_and_of_nodes_that_exist(seen):
     assert assemble(cache(), seen).counts.pod_deleting_cnt == 1
 
 
-def test_misses_of_one_node_are_told(seen):
+def test_misses_on_one_node_make_cache_ineffective(seen):
     report(seen, "n0", now=entry(effective=(True, "Hits")))
     assert holds(assemble(cache(), seen), "Effective") == ("True", "Hits")
     report(seen, "n1", now=entry(effective=(False, "Misses")))
     assert holds(assemble(cache(), seen), "Effective") == ("False", "Misses")
 
 
-def test_a_cache_of_the_cluster_needs_namespaces_that_exist(seen):
+def test_cluster_cache_requires_existing_namespaces(seen):
     report(seen, "n0", namespace="", now=entry())
     status = assemble(cache("team", "later"), seen)
     assert holds(status, "Ready")[0] == "True"
@@ -199,7 +199,7 @@ def test_a_cache_of_the_cluster_needs_namespaces_that_exist(seen):
     assert holds(assemble(of, seen, {}), "Ready") == ("False", "NoWorkloadNamespaces")
 
 
-def test_what_is_taken_or_refused_is_ready_nowhere(seen):
+def test_claim_conflict_or_refusal_makes_cache_not_ready(seen):
     report(seen, "n0", now=entry())
     taken = PvcStatus(conditions=[state(ConditionType.READY, Reason.CLAIM_EXISTS, "theirs", holds=False)])
     status = assemble(cache(), seen, {"team": taken})
@@ -210,7 +210,7 @@ def test_what_is_taken_or_refused_is_ready_nowhere(seen):
     assert status.pvc_status == {}
 
 
-def test_where_nothing_was_learnt_the_rest_stays_as_it_was(seen):
+def test_pending_verification_keeps_rest_of_status(seen):
     of = cache()
     report(seen, "n0", now=entry())
     of.status = assemble(of, seen)
@@ -232,11 +232,11 @@ def test_where_nothing_was_learnt_the_rest_stays_as_it_was(seen):
         ({"delivery": Delivery.IMAGE}, Delivery.IMAGE),
     ],
 )
-def test_delivery_that_users_leave_open(spec, chosen):
+def test_default_delivery_is_chosen_from_spec(spec, chosen):
     assert choose_delivery(Cache(CacheMeta(name="c"), CacheSpec(**spec))) is chosen
 
 
-def test_a_former_digest_stays_while_pods_use_it_and_a_minute_more(seen):
+def test_former_digest_is_kept_during_use_and_grace_period(seen):
     of = cache()
     of.status.previous_digests = [OTHER]
     former = FormerDigests()

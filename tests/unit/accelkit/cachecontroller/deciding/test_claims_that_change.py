@@ -14,7 +14,7 @@ def seen():
     return show()
 
 
-def test_a_claim_that_waits_is_touched_once_kubernetes_knows_its_volume(seen):
+def test_pending_claim_is_patched_after_its_volume_is_bound(seen):
     settle(seen, cache())
     claims, volumes = ([found for _, found in seen.list_all(kind)] for kind in (CLAIMS, VOLUMES))
     assert MODE.plan(cache(), seen).wake_after == 0
@@ -34,7 +34,7 @@ def test_a_claim_that_waits_is_touched_once_kubernetes_knows_its_volume(seen):
     assert len(MODE.plan(cache(), seen).patch) == len(claims)
 
 
-def test_a_claim_that_never_binds_is_touched_ever_more_seldom_and_told(seen):
+def test_claim_that_never_binds_is_patched_less_often_and_reported(seen):
     settle(seen, cache())
     claims, volumes = ([found for _, found in seen.list_all(kind)] for kind in (CLAIMS, VOLUMES))
     for each in claims:
@@ -53,7 +53,7 @@ def test_a_claim_that_never_binds_is_touched_ever_more_seldom_and_told(seen):
     assert ready(plan) == ("False", "NotBound")
 
 
-def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off(seen):
+def test_owner_reference_added_by_tenant_is_removed(seen):
     settle(seen, cache())
     seen.find(PINNED).metadata.owner_references = [{"kind": "Pod", "name": "kernels", "uid": "x", "controller": True}]
     (patch,) = MODE.plan(cache(), seen).patch
@@ -64,7 +64,7 @@ def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off(seen):
 
 
 @pytest.mark.parametrize("taken", [LINK, PINNED])
-def test_a_namespace_in_which_one_name_is_anothers_gets_none_of_its_claims(seen, taken):
+def test_namespace_with_conflicting_claim_gets_no_claims(seen, taken):
     """While ClaimExists is said, pods may write to claims with any name of the cache."""
     seen.put(
         taken, ObservedObject(ObservedMetadata(name=taken.name, namespace="team", uid="theirs"), {"volumeName": "x"})
@@ -75,7 +75,7 @@ def test_a_namespace_in_which_one_name_is_anothers_gets_none_of_its_claims(seen,
     assert not seen.list_all(VOLUMES)
 
 
-def test_claims_of_ours_go_where_somebody_takes_the_name_of_one(seen):
+def test_claims_are_deleted_if_tenant_creates_claim_of_same_name(seen):
     of = cache()
     settle(seen, of)
     seen.take_object_event(CLAIMS)("DELETED", seen.find(LINK))
@@ -93,7 +93,7 @@ def test_claims_of_ours_go_where_somebody_takes_the_name_of_one(seen):
     assert admit_taken(plan.states, [])["team"].conditions[0].reason == "ClaimExists"
 
 
-def test_pods_that_mount_a_claim_writable_all_the_same_are_reported(seen):
+def test_pods_that_mount_claim_writable_are_reported(seen):
     of = cache()
     settle(seen, of)
     given = list_given_claims(of, seen, [MODE])
@@ -106,7 +106,7 @@ def test_pods_that_mount_a_claim_writable_all_the_same_are_reported(seen):
     assert "reader" not in degraded.message
 
 
-def test_a_claim_that_no_cache_guards_goes_though_pods_mount_it(seen):
+def test_claim_of_deleted_cache_is_deleted_despite_its_pods(seen):
     """Somebody took the finalizer off: no admission policy knows of the claims any more."""
     settle(seen, cache())
     mount(seen, "kernels")

@@ -52,7 +52,7 @@ def holds(decision, type_: str) -> tuple[str, str]:
     return next((each.status, each.reason) for each in decision.conditions if each.type == type_)
 
 
-def test_a_cache_is_judged_now_and_served_by_the_verdict_until_it_is_due():
+def test_cache_is_verified_immediately_and_served_until_verdict_expires():
     decision = ask(cache())
     assert decision.judge_at == NOW
     assert (decision.serves, decision.withdrawn) == (False, False)
@@ -80,7 +80,7 @@ def test_the_status_has_path_mounts_and_variables_of_the_cache():
     assert status.recorded_environment == {"VLLM_USE_V1": "1", "VLLM_PP_LAYER_PARTITION": ""}
 
 
-def test_a_controller_that_starts_again_believes_the_status_until_it_is_due():
+def test_restarted_controller_uses_verdict_of_status_until_expiry():
     decision = ask(cache(verified()))
     assert decision.serves
     assert decision.judge_at == NOW - 10 + AGAIN
@@ -92,7 +92,7 @@ def test_a_controller_that_starts_again_believes_the_status_until_it_is_due():
 
 
 @pytest.mark.parametrize("wrong", [{"policy_digest": "sha256:other"}, {"image": "q.io/a/b:v2"}])
-def test_other_policies_or_another_image_begin_nothing_until_judged(wrong):
+def test_changed_policy_or_image_starts_no_delivery_before_verification(wrong):
     of = cache(verified())
     asked = Question(**{"image": IMAGE, "policy_digest": ASKED.policy_digest, **wrong})
     decision = ask(of, asked=asked)
@@ -108,7 +108,7 @@ def test_other_policies_or_another_image_begin_nothing_until_judged(wrong):
     assert decision.status.previous_digests == [DIGEST]
 
 
-def test_a_registry_that_is_away_takes_nothing_back_and_is_asked_again_soon():
+def test_registry_outage_keeps_verdict_and_is_retried():
     decision = ask(cache(verified()), Judgement(ASKED, NOW, "", GONE, attempts=1))
     assert decision.serves
     assert holds(decision, "Verified") == ("True", "Verified")
@@ -118,7 +118,7 @@ def test_a_registry_that_is_away_takes_nothing_back_and_is_asked_again_soon():
     assert NOW + 200 < many.judge_at <= NOW + 300
 
 
-def test_a_refusal_of_the_digest_in_use_withdraws_it_and_one_of_another_does_not():
+def test_digest_is_withdrawn_only_by_refusal_of_same_digest():
     decision = ask(cache(verified()), Judgement(ASKED, NOW, OTHER, UNSIGNED))
     assert decision.serves
     assert decision.status.resolved_digest == DIGEST
@@ -132,12 +132,12 @@ def test_a_refusal_of_the_digest_in_use_withdraws_it_and_one_of_another_does_not
     assert holds(decision, "Verified") == ("False", "NotCovered")
 
 
-def test_another_digest_puts_the_former_behind_it_and_one_that_returns_in_front():
+def test_former_digest_becomes_current_again_after_tag_moves_back():
     moved = ask(cache(verified(previous_digests=[OTHER])), Judgement(ASKED, NOW, OTHER)).status
     assert (moved.resolved_digest, moved.previous_digests) == (OTHER, [DIGEST])
 
 
-def test_a_broken_policy_refuses_what_is_new_and_begins_nothing_with_what_is_there():
+def test_invalid_policy_leaves_verification_unknown_and_withdraws_nothing():
     broken = Refused("PolicyUnreadable", "it is broken", retryable=True)
     assert holds(ask(cache(), None, broken), "Verified") == ("Unknown", "PolicyUnreadable")
     decision = ask(cache(verified()), None, broken)
@@ -146,13 +146,13 @@ def test_a_broken_policy_refuses_what_is_new_and_begins_nothing_with_what_is_the
 
 
 @pytest.mark.parametrize("path", ["cache", "/", "/a/../b", "/a//b", "/a/", "/" + "a" * 1025])
-def test_mount_paths_that_are_not_plain_are_refused(path):
+def test_invalid_mount_path_is_refused(path):
     refused = read_image(cache(mount_path=path))
     assert isinstance(refused, Refused)
     assert refused.reason == "InvalidSpec"
 
 
-def test_images_and_secrets_beyond_reason_are_refused():
+def test_too_many_secrets_and_too_long_image_are_refused():
     of = cache(image_pull_secrets=tuple(SecretName(f"s{number}") for number in range(17)))
     assert read_image(of).reason == "InvalidSpec"
     of.spec.image = "x" * 100_000

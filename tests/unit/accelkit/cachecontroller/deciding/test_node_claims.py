@@ -21,7 +21,7 @@ def seen():
     return show()
 
 
-def test_a_namespace_gets_a_claim_on_the_link_and_one_on_the_digest(seen):
+def test_namespace_gets_claim_of_link_and_claim_of_digest(seen):
     made: dict[ObjectName, Any] = {}
     plan = settle(seen, cache(), made=made)
     paths = {name.name: each["spec"]["hostPath"] for name, each in made.items() if name.kind is VOLUMES}
@@ -42,7 +42,7 @@ def test_a_namespace_gets_a_claim_on_the_link_and_one_on_the_digest(seen):
     assert (plan.states["team"].pvc_name, plan.states["team"].pvc_owner) == ("kernels", "Agent")
 
 
-def test_what_cannot_have_a_claim_gets_nothing(seen):
+def test_unsupported_access_mode_and_missing_namespace_get_no_claim(seen):
     plan = MODE.plan(cache(), seen)
     assert {name.kind for name, _ in plan.create} == {CLAIMS}
     plan = MODE.plan(cache(access_modes=("ReadWriteOncePod",)), seen)
@@ -64,7 +64,7 @@ def test_what_cannot_have_a_claim_gets_nothing(seen):
     ],
     ids=["without a volume", "another volume", "another class"],
 )
-def test_a_claim_that_says_it_is_ours_and_is_not_stays_as_it_is(seen, spec):
+def test_claim_with_forged_labels_is_not_changed(seen, spec):
     meta = ObservedMetadata(
         name="kernels",
         namespace="team",
@@ -82,19 +82,19 @@ def test_a_claim_that_says_it_is_ours_and_is_not_stays_as_it_is(seen, spec):
     assert find_users(cache(), seen, [MODE]) == []
 
 
-def test_a_name_that_was_taken_is_told_and_not_tried_again_at_once(seen):
+def test_claim_conflict_is_reported_and_retried_later(seen):
     seen.refuse(LINK, Refusal("ClaimExists", "it is there"))
     plan = settle(seen, cache())
     assert ready(plan) == ("False", "ClaimExists")
     assert plan.wake_after > 0
 
 
-def test_a_claim_of_the_digest_that_is_not_ours_is_told_too(seen):
+def test_conflict_of_pinned_claim_is_reported(seen):
     seen.refuse(PINNED, Refusal("ClaimExists", "it is there"))
     assert ready(settle(seen, cache())) == ("False", "ClaimExists")
 
 
-def test_a_claim_that_somebody_deleted_is_made_again_and_gets_its_volume(seen):
+def test_deleted_claim_is_created_again_with_its_volume(seen):
     settle(seen, cache())
     former = seen.find(LINK)
     seen.take_object_event(CLAIMS)("DELETED", former)
@@ -106,7 +106,7 @@ def test_a_claim_that_somebody_deleted_is_made_again_and_gets_its_volume(seen):
     assert seen.find(ObjectName(VOLUMES, names.name_volume(KEY, "team"))).spec["claimRef"]["uid"] == uid
 
 
-def test_a_claim_that_changes_is_waited_for_or_mended(seen):
+def test_unlabelled_claim_is_repaired_and_deleting_claim_is_awaited(seen):
     settle(seen, cache())
     seen.find(LINK).metadata.labels = None
     settle(seen, cache())
@@ -117,7 +117,7 @@ def test_a_claim_that_changes_is_waited_for_or_mended(seen):
     assert ready(plan) == ("False", "Deleting")
 
 
-def test_another_digest_gets_a_claim_beside_the_former_one(seen):
+def test_new_digest_gets_claim_beside_former_claim(seen):
     of = cache()
     settle(seen, of)
     mount(seen, PINNED.name)
@@ -136,7 +136,7 @@ def test_another_digest_gets_a_claim_beside_the_former_one(seen):
     }
 
 
-def test_another_mount_path_has_claim_and_volume_of_the_digest_made_again(seen):
+def test_new_mount_path_recreates_claim_and_volume_of_digest(seen):
     of = cache()
     settle(seen, of)
     of.status.mount_path = "/elsewhere"
@@ -157,7 +157,7 @@ def read_paths(seen):
     return {each.spec["hostPath"]["path"] for _, each in seen.list_all(VOLUMES)}
 
 
-def test_volumes_of_an_earlier_release_stay_in_use_until_they_have_to_go(seen):
+def test_volumes_of_earlier_release_are_kept_while_used(seen):
     of = cache()
     settle(seen, of)
     former = set_former_paths(seen)
@@ -179,7 +179,7 @@ def test_volumes_of_an_earlier_release_stay_in_use_until_they_have_to_go(seen):
     assert names.build_cache_path(DIGEST, "/cache") not in read_paths(seen)
 
 
-def test_after_another_mount_path_a_former_volume_becomes_an_entry_of_the_namespace(seen):
+def test_new_mount_path_replaces_former_volume_by_namespace_entry(seen):
     of = cache()
     settle(seen, of)
     set_former_paths(seen)
@@ -201,14 +201,14 @@ def test_each_namespace_of_a_cluster_cache_has_its_own_entries(seen):
     assert len(read_paths(seen)) == 4
 
 
-def test_a_namespace_that_is_no_longer_named_is_left(seen):
+def test_claims_of_removed_workload_namespace_are_deleted(seen):
     of = Cache(CacheMeta(name="kernels"), CacheSpec(workload_namespaces=("team",)), cache().status)
     settle(seen, of)
     of.spec = CacheSpec(workload_namespaces=())
     assert len(MODE.plan(of, seen).delete) == 4
 
 
-def test_what_is_deleted_is_all_of_a_cache_that_no_pod_uses(seen):
+def test_removal_waits_for_pods_and_deletes_unused_claims(seen):
     of = cache()
     settle(seen, of)
     mount(seen, "kernels")
@@ -231,7 +231,7 @@ def test_what_is_deleted_is_all_of_a_cache_that_no_pod_uses(seen):
 @pytest.mark.parametrize(
     ("claim", "keeps"), [("kernels", True), (PINNED.name, True), ("kernels2", False), ("k", False)]
 )
-def test_a_pod_that_mounts_a_claim_of_a_longer_name_keeps_no_cache(seen, claim, keeps):
+def test_only_pod_with_exact_claim_name_uses_cache(seen, claim, keeps):
     of = cache()
     settle(seen, of)
     mount(seen, claim)
@@ -250,7 +250,7 @@ def test_a_bound_claim_without_its_labels_is_found_by_its_volume(seen):
     assert (LINK, claim.metadata.uid) in {(each.name, each.uid) for each in MODE.plan_removal(of, seen).delete}
 
 
-def test_the_claim_of_another_cache_is_not_ours(seen):
+def test_claim_of_another_cache_is_not_owned(seen):
     settle(seen, cache())
     stranger = Cache(CacheMeta(name="kernels", namespace="other"), CacheSpec(), cache().status)
     assert not MODE.owns(stranger, LINK, seen.find(LINK))

@@ -27,7 +27,7 @@ def assemble(seen, states=None, users=None, *, delivery=Delivery.NAMESPACE, refu
 
 
 @pytest.mark.parametrize("delivery", [Delivery.NAMESPACE, Delivery.IMAGE])
-def test_all_conditions_are_there_whatever_the_delivery(seen, delivery):
+def test_all_conditions_are_set_for_each_delivery(seen, delivery):
     status = assemble(seen, delivery=delivery)
     assert {each.type for each in status.conditions} == {str(each) for each in ConditionType}
     assert holds(status, "Effective") == ("Unknown", "NotMeasured")
@@ -35,7 +35,7 @@ def test_all_conditions_are_there_whatever_the_delivery(seen, delivery):
     assert holds(status, "Outdated") == ("False", "Current")
 
 
-def test_the_verdict_on_cards_counts_nodes_and_decides_nothing(seen):
+def test_compatibility_of_nodes_does_not_change_readiness(seen):
     report(seen, "n0", now=MISFIT)
     status = assemble(seen)
     assert holds(status, "Compatible") == ("False", "Incompatible")
@@ -65,11 +65,11 @@ def test_the_verdict_on_cards_counts_nodes_and_decides_nothing(seen):
         ),
     ],
 )
-def test_extracted_is_what_namespaces_say(seen, states, told):
+def test_extracted_condition_follows_namespace_states(seen, states, told):
     assert holds(assemble(seen, states), "Extracted") == told
 
 
-def test_pods_of_a_former_digest_make_it_outdated(seen):
+def test_pods_of_former_digest_make_cache_outdated(seen):
     users = {OTHER: [ClaimPod("team", "old", node="n0")], DIGEST: [ClaimPod("team", "new", node="n0")]}
     status = assemble(seen, users=users)
     assert holds(status, "Outdated") == ("True", "Outdated")

@@ -25,7 +25,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_the_order_in_which_access_modes_are_tried(name):
+def test_access_modes_are_tried_in_expected_order(name):
     refuses, csi, snapshots, modes = TABLE[name]
     cluster = Cluster(refuses=refuses, csi=csi, snapshots=snapshots)
     plan = settle(cluster, cache_of(**READERS))
@@ -60,7 +60,7 @@ def test_a_snapshot_is_used_where_cloning_is_refused():
     assert made == ["PersistentVolumeClaim", "VolumeSnapshot"]
 
 
-def test_a_volume_of_a_csi_driver_is_written_with_one_mode_and_read_with_the_other():
+def test_csi_volume_is_written_with_one_mode_and_read_with_another():
     """An attacher refuses a volume that has both."""
     cluster = Cluster(csi=True)
     observed = []
@@ -71,7 +71,7 @@ def test_a_volume_of_a_csi_driver_is_written_with_one_mode_and_read_with_the_oth
     assert [*dict.fromkeys(observed)] == [("ReadWriteOnce", "ReadOnlyMany"), ("ReadWriteOnce",), ("ReadOnlyMany",)]
 
 
-def test_neither_clones_nor_classes_are_asked_for_that_do_not_exist():
+def test_missing_clone_source_and_storage_class_are_not_requested():
     cluster = Cluster(refuses={BOTH: "access mode"}, csi=False)
     sources = []
     put = cluster.put
@@ -84,7 +84,7 @@ def test_neither_clones_nor_classes_are_asked_for_that_do_not_exist():
     assert not plan.create
 
 
-def test_a_copy_is_checked_before_it_is_given_away():
+def test_cloned_volume_is_checked_before_handover():
     cluster = Cluster(refuses={BOTH: "access mode"}, csi=True)
     checks = []
     put = cluster.put
@@ -101,7 +101,7 @@ def test_a_copy_is_checked_before_it_is_given_away():
     assert checks == [(False, False), (True, True)]
 
 
-def test_where_all_is_refused_its_words_are_told_also_when_events_are_gone():
+def test_refusal_of_all_access_modes_is_reported_after_events_expire():
     words = "Only support ReadWriteOnce access mode"
     cluster = Cluster(refuses={BOTH: words, "ReadWriteMany": words})
     plan = settle(cluster, cache_of(**READERS))
@@ -117,7 +117,7 @@ def test_where_all_is_refused_its_words_are_told_also_when_events_are_gone():
     assert not plan.create
 
 
-def test_what_may_pass_or_concerns_another_claim_is_no_refusal():
+def test_temporary_or_unrelated_event_is_not_refusal():
     cluster = Cluster(refuses={BOTH: "exceeded quota: disk space"})
     plan = settle(cluster, cache_of(**READERS))
     ready = ready_of(plan)

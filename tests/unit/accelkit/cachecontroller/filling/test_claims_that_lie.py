@@ -7,7 +7,7 @@ from accelkit.cachecontroller.cluster_view import CLAIMS, VOLUMES, ObjectName, R
 from accelkit.cachecontroller.filling import NamespaceDelivery
 
 
-def test_a_claim_of_somebody_else_is_not_touched():
+def test_foreign_claim_is_not_modified():
     cluster = Cluster()
     foreign = {"metadata": {}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "theirs"}}
     cluster.put(PLAIN, foreign)
@@ -19,7 +19,7 @@ def test_a_claim_of_somebody_else_is_not_touched():
     assert all(name.name != "llama" for name in (each.name for each in plan.delete))
 
 
-def test_a_claim_that_copies_our_labels_is_not_accepted():
+def test_claim_with_copied_labels_is_not_accepted():
     """A tenant may write any label and annotation in his namespace; the volume says whose claim it has."""
     cluster = Cluster()
     settle(cluster, cache_of(namespace="other"))
@@ -44,7 +44,7 @@ def test_a_claim_that_copies_our_labels_is_not_accepted():
     assert PLAIN in cluster.objects
 
 
-def test_a_claim_that_a_tenant_deletes_is_filled_again():
+def test_claim_deleted_by_tenant_is_filled_again():
     cluster = Cluster()
     cache = cache_of()
     settle(cluster, cache)
@@ -55,7 +55,7 @@ def test_a_claim_that_a_tenant_deletes_is_filled_again():
     assert plan.states["team"].pv_name != former
 
 
-def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off():
+def test_owner_reference_added_by_tenant_is_removed_from_claim():
     """A pod that owns a claim called POD-VOLUME may mount it by a generic ephemeral volume."""
     cluster = Cluster()
     settle(cluster, cache_of())
@@ -67,7 +67,7 @@ def test_an_owner_that_a_tenant_gave_to_a_claim_is_taken_off():
     assert not one_pass(cluster, cache_of()).patch
 
 
-def test_a_refused_quota_is_reported():
+def test_quota_refusal_of_claim_is_reported():
     cluster = Cluster()
     cluster.refusals[PLAIN] = Refusal("Forbidden", "exceeded quota: storage")
     for _ in range(20):

@@ -44,14 +44,14 @@ def run_job(registry, folder, signer, named):
     return CliRunner().invoke(main, words)
 
 
-def test_a_job_fills_the_root_of_its_volume(registry, tmp_path):
+def test_fill_job_extracts_cache_into_root_of_volume(registry, tmp_path):
     done = run_job(registry, tmp_path, KEY, KEY)
     assert done.exit_code == 0, done.output
     (group,) = (tmp_path / "volume").rglob("__grp__*")
     assert "/cache/" in group.read_text()
 
 
-def test_a_job_believes_no_signer_that_the_policies_do_not_name(registry, tmp_path):
+def test_fill_job_rejects_signer_that_policies_do_not_name(registry, tmp_path):
     done = run_job(registry, tmp_path, OTHER, KEY)
     assert done.exit_code == 1
     assert not any((tmp_path / "volume").rglob("*.cubin"))

@@ -48,17 +48,17 @@ def template_of(**fields):
         ("1", 0, MIB),
     ],
 )
-def test_a_claim_has_room_for_the_cache_and_its_file_system(size, cache_bytes, expected):
+def test_claim_size_includes_cache_and_file_system_overhead(size, cache_bytes, expected):
     assert measure_claim(CacheSpec(size=size), cache_bytes) == expected
 
 
 @pytest.mark.parametrize("size", ["many", "-1Gi", "0"])
-def test_a_size_that_is_none_is_refused(size):
+def test_invalid_claim_size_is_rejected(size):
     with pytest.raises(QuantityError):
         measure_claim(CacheSpec(size=size), 0)
 
 
-def test_a_job_has_no_rights_and_ends_by_itself():
+def test_fill_job_pod_is_unprivileged_and_job_is_bounded():
     pod = pod_of(job_of())
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"]
@@ -80,7 +80,7 @@ def test_a_job_has_no_rights_and_ends_by_itself():
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_the_command_of_a_job_takes_its_arguments(check, monkeypatch):
+def test_fill_command_accepts_arguments_of_job(check, monkeypatch):
     files = FillSettings("i", OURS, "", ("--plain-http", "registry.example"), b"{}", b"PEM")
     container = pod_of(job_of(files, check=check, imagePullSecrets=[{"name": "login"}]))["containers"][0]
     words = container["args"]
@@ -100,7 +100,7 @@ def test_the_command_of_a_job_takes_its_arguments(check, monkeypatch):
         assert context.params["plain_http"]
 
 
-def test_the_policies_that_cover_an_image_come_to_the_job_as_a_file(tmp_path):
+def test_fill_job_receives_file_with_policies_that_cover_image(tmp_path):
     spec = {
         "images": ["quay.io/acme/**"],
         "signers": [{"keyless": {"issuer": "https://issuer.example", "subject": "ci@acme.example"}}],
@@ -119,7 +119,7 @@ def test_the_policies_that_cover_an_image_come_to_the_job_as_a_file(tmp_path):
     assert written["immutable"] is True
 
 
-def test_where_a_pod_runs_is_the_caches_to_say():
+def test_pod_template_of_cache_sets_only_node_placement():
     spec = {
         "nodeSelector": {"zone": "a"},
         "tolerations": [{"operator": "Exists"}],
@@ -135,7 +135,7 @@ def test_where_a_pod_runs_is_the_caches_to_say():
     assert place_pod(template_of()) == {}
 
 
-def test_labels_and_annotations_are_not_taken_from_a_tenant():
+def test_fill_job_ignores_labels_and_annotations_of_pod_template():
     """By the labels of a Service or NetworkPolicy of accelkit's namespace, his pod would be sent its requests."""
     labels = {"app": "accelkit-cache-controller", "k8s-app": "kube-dns", "team": "a", "cache.accelkit.io/name": "other"}
     job = job_of(podTemplate={"metadata": {"labels": labels, "annotations": {"inject": "true"}}})
@@ -145,7 +145,7 @@ def test_labels_and_annotations_are_not_taken_from_a_tenant():
     assert "inject" not in metadata["annotations"]
 
 
-def test_pull_secrets_are_copied_only_where_the_job_does_not_have_them():
+def test_pull_secrets_are_copied_only_for_namespaced_cache():
     name = ObjectName(JOBS, "job-1", OURS)
     given = {"imagePullSecrets": [{"name": "login"}]}
     mine = Target(cache_of(**given), "team", FIRST, "/cache")

@@ -53,7 +53,7 @@ def cluster():
     return cluster
 
 
-def test_it_is_ready_once_a_node_has_the_image():
+def test_image_cache_is_ready_after_first_node_pulled_image():
     cluster = Cluster()
     assert ready_of(one_pass(cluster, image_cache())).reason == "Pending"
     plan = one_pass(cluster, image_cache())
@@ -63,7 +63,7 @@ def test_it_is_ready_once_a_node_has_the_image():
     assert (ready_of(plan).status, ready_of(plan).message) == ("True", "nodes that have pulled the image: 2 of 3")
 
 
-def test_nodes_fetch_it_by_digest_and_without_rights(cluster):
+def test_prefetch_pod_mounts_image_by_digest_without_privileges(cluster):
     body = body_of(cluster)
     pod = body["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "kernel-cache", "image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}]
@@ -72,13 +72,13 @@ def test_nodes_fetch_it_by_digest_and_without_rights(cluster):
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_a_new_digest_is_fetched_and_the_former_one_goes(cluster):
+def test_new_digest_replaces_image_of_prefetch_daemon_set(cluster):
     one_pass(cluster, image_cache(SECOND))
     body = body_of(cluster)
     assert SECOND in body["spec"]["template"]["spec"]["volumes"][0]["image"]["reference"]
 
 
-def test_pods_with_a_former_digest_are_named():
+def test_outdated_condition_names_pods_with_former_digest():
     cluster = Cluster()
     cluster.pods.append(ClaimPod("team", "old", images=frozenset({IMAGE})))
     plan = one_pass(cluster, image_cache(SECOND))
@@ -100,7 +100,7 @@ def test_pods_with_a_former_digest_are_named():
         ({"cache_format": "../..", "capture": "/cache"}, False),
     ],
 )
-def test_only_what_needs_no_rewriting_is_delivered(facts, accepted):
+def test_image_delivery_requires_relocatable_cache(facts, accepted):
     cluster = Cluster()
     plan = one_pass(cluster, image_cache(**facts))
     assert bool(cluster.all(DAEMON_SETS)) is accepted
@@ -119,11 +119,11 @@ def test_only_what_needs_no_rewriting_is_delivered(facts, accepted):
         ("novel", (), False),
     ],
 )
-def test_what_may_be_seen_at_another_path(cache_format, formats, relocatable):
+def test_relocatable_depends_on_cache_formats(cache_format, formats, relocatable):
     assert is_relocatable(ImageLabels(format=cache_format, cache_formats=formats)) is relocatable
 
 
-def test_what_the_api_server_refuses_is_told_in_its_words():
+def test_image_delivery_reports_refusal_of_api_server():
     cluster = Cluster()
     ((made, _),) = ImageDelivery(SETTINGS).plan(image_cache(), cluster).create
     cluster.refusals[made] = Refusal("Forbidden", "no DaemonSets here")
@@ -133,7 +133,7 @@ def test_what_the_api_server_refuses_is_told_in_its_words():
     assert plan.wake_after
 
 
-def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later(cluster):
+def test_dropped_image_volumes_are_reported_and_retried_later(cluster):
     body = body_of(cluster)
     body["spec"]["template"]["spec"]["volumes"] = []
     body["metadata"]["creationTimestamp"] = "1970-01-12T13:46:40Z"
@@ -147,7 +147,7 @@ def test_volumes_that_were_dropped_are_noticed_and_asked_for_again_later(cluster
     assert one_pass(cluster, image_cache()).create
 
 
-def test_nodes_whose_runtime_ignores_folders_of_images_are_named(cluster):
+def test_nodes_with_runtime_without_sub_path_support_are_reported(cluster):
     body = body_of(cluster)
     container = body["spec"]["template"]["spec"]["containers"][0]
     assert container["volumeMounts"][0]["subPath"] == "io.vllm.cache"
@@ -166,7 +166,7 @@ def test_nodes_whose_runtime_ignores_folders_of_images_are_named(cluster):
 
 
 @pytest.mark.parametrize(("nested", "code"), [(True, 78), (False, 0)])
-def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(cluster, tmp_path, nested, code):
+def test_prefetch_container_fails_if_sub_path_was_ignored(cluster, tmp_path, nested, code):
     body = body_of(cluster)
     *shell, script, observed = body["spec"]["template"]["spec"]["containers"][0]["command"]
     assert observed == "/volume/io.vllm.cache"
@@ -177,7 +177,7 @@ def test_what_fetches_it_ends_where_it_sees_the_folder_within_the_folder(cluster
     assert done.returncode == code
 
 
-def test_pods_see_the_folder_of_the_image_unless_it_would_be_dropped():
+def test_pods_mount_sub_path_of_image_if_image_volumes_are_supported():
     source, folder = build_image_volume(image_cache(cache_format="vllm"), FIRST)
     assert source == {"image": {"reference": IMAGE, "pullPolicy": "IfNotPresent"}}
     assert folder == "io.vllm.cache"
@@ -188,11 +188,11 @@ def test_pods_see_the_folder_of_the_image_unless_it_would_be_dropped():
 
 
 @pytest.mark.parametrize(("facts", "digest"), [({"capture": "/elsewhere"}, FIRST), ({}, "")])
-def test_pods_get_no_image_that_would_have_to_be_rewritten(facts, digest):
+def test_image_volume_is_not_built_for_cache_that_needs_rewriting(facts, digest):
     assert build_image_volume(image_cache(**facts), digest) is None
 
 
-def test_a_changed_pod_template_moves_what_fetches_it(cluster):
+def test_prefetch_daemon_set_follows_changed_pod_template(cluster):
     one_pass(cluster, image_cache(podTemplate={"spec": {"nodeSelector": {"zone": "a"}}}))
     body = body_of(cluster)
     assert body["spec"]["template"]["spec"]["nodeSelector"] == {"zone": "a"}
@@ -201,7 +201,7 @@ def test_a_changed_pod_template_moves_what_fetches_it(cluster):
     assert not one_pass(cluster, image_cache()).patch
 
 
-def test_what_is_removed_or_cannot_be_delivered_any_more_is_taken_back(cluster):
+def test_prefetch_daemon_set_is_deleted_with_cache_or_if_not_relocatable(cluster):
     cluster.carry_out(ImageDelivery(SETTINGS).plan_removal(image_cache(), cluster))
     assert not cluster.all(DAEMON_SETS)
     one_pass(cluster, image_cache())
@@ -210,7 +210,7 @@ def test_what_is_removed_or_cannot_be_delivered_any_more_is_taken_back(cluster):
     assert not cluster.all(DAEMON_SETS)
 
 
-def test_pull_secrets_of_a_namespace_are_copied_for_what_fetches_it():
+def test_pull_secrets_are_copied_for_prefetch_daemon_set():
     cluster = Cluster()
     cache = image_cache(imagePullSecrets=[{"name": "login"}])
     one_pass(cluster, cache)

@@ -35,7 +35,7 @@ def pod_of(claim, namespace="team"):
     return msgspec.convert(body, ObservedPod)
 
 
-def test_events_of_claims_that_are_filled_mark_their_cache(observed, marked):
+def test_event_of_fill_claim_marks_its_cache(observed, marked):
     observed.take_object_event(EVENTS)("ADDED", event_of("theirs"))
     assert marked == []
     metadata = {"name": "fill", "namespace": OURS, "annotations": {"cache.accelkit.io/key": "team/llama"}}
@@ -46,12 +46,12 @@ def test_events_of_claims_that_are_filled_mark_their_cache(observed, marked):
 
 
 @pytest.mark.parametrize("claim", ["llama", f"llama-{'1' * 12}"])
-def test_a_pod_that_waits_for_a_claim_which_is_not_there_yet(observed, marked, claim):
+def test_pod_with_missing_claim_marks_cache_of_claim(observed, marked, claim):
     observed.take_pod_event("ADDED", pod_of(claim))
     assert marked == ["team/llama"]
 
 
 @pytest.mark.parametrize(("claim", "namespace"), [("other", "team"), ("llama-x-y", "team"), ("llama", "elsewhere")])
-def test_a_pod_that_waits_for_something_else(observed, marked, claim, namespace):
+def test_pod_with_unrelated_claim_marks_no_cache(observed, marked, claim, namespace):
     observed.take_pod_event("ADDED", pod_of(claim, namespace))
     assert marked == []

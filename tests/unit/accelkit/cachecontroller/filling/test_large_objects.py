@@ -50,14 +50,14 @@ CACHES = {
 
 @pytest.mark.parametrize("document", CACHES.values(), ids=CACHES)
 @pytest.mark.parametrize("trim", [lambda _cache: None, trim_cache], ids=["controller", "agent"])
-def test_of_a_cache_little_is_kept(document, trim):
+def test_large_cache_is_decoded_in_bounded_memory(document, trim):
     kept, peak = measure(document, Cache, trim)
     assert kept < 80_000
     assert peak < 2_000_000
 
 
 @pytest.mark.parametrize(("trim", "most"), [(lambda _cache: None, 1_100_000), (trim_cache, 80_000)])
-def test_finalizers_are_kept_as_they_came(trim, most):
+def test_many_finalizers_are_kept_in_bounded_memory(trim, most):
     many = [f"a/{number:x}" for number in range(80_000)]
     kept, peak = measure({"metadata": {"name": "x", "finalizers": many}}, Cache, trim)
     assert kept < most
@@ -75,19 +75,19 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize("document", OBJECTS.values(), ids=OBJECTS)
-def test_of_a_claim_with_our_labels_little_is_kept(document):
+def test_large_claim_is_decoded_in_bounded_memory(document):
     kept, peak = measure(document, ObservedObject)
     assert kept < 10_000
     assert peak < 2_000_000
 
 
-def test_of_annotations_ours_are_kept():
+def test_only_short_accelkit_annotations_are_kept():
     ours = {"cache.accelkit.io/key": "team/llama", "cache.accelkit.io/digest": "y" * 5000, "other": "z"}
     observed = msgspec.json.decode(msgspec.json.encode({"metadata": {"annotations": ours}}), type=ObservedObject)
     assert observed.metadata.annotations == {"cache.accelkit.io/key": "team/llama"}
 
 
-def test_of_a_pod_what_it_mounts_of_claims_is_kept():
+def test_only_claim_mounts_of_large_pod_are_kept():
     mounts = [{"name": f"v{number % 3}", "mountPath": f"/{number}"} for number in range(20_000)]
     volumes = [
         {"name": "v0", "persistentVolumeClaim": {"claimName": "written"}},
@@ -105,14 +105,14 @@ def test_of_a_pod_what_it_mounts_of_claims_is_kept():
     assert (whole.claims, whole.writable, whole.node) == ({"written", "read"}, {"written"}, "n")
 
 
-def test_lists_are_trimmed_page_by_page():
+def test_watches_of_pods_and_caches_trim_their_lists():
     assert Watches(None, ClusterState(lambda _key: None), lambda: None)._by_path[PODS]._trim is trim_pod
     watched = {each._path: each for each in AgentWatches(None, "n", lambda: None)._reflectors}
     trimmed = [path for path, each in watched.items() if each._trim is trim_cache]
     assert [path.rpartition("/")[2] for path in trimmed] == ["gkmcaches", "clustergkmcaches"]
 
 
-def test_a_pod_template_that_is_too_large_is_told_and_nothing_is_made_by_it():
+def test_oversized_pod_template_is_reported_and_creates_nothing():
     template = {"spec": {"affinity": AFFINITY}}
     for mode, spec in (
         (NamespaceDelivery(SETTINGS), {}),

@@ -18,7 +18,7 @@ def filled():
     return cluster
 
 
-def test_a_claim_is_filled_in_accelkits_namespace_and_given_to_the_workloads():
+def test_claim_is_filled_in_own_namespace_and_volume_moves_to_workload():
     cluster = Cluster()
     plan = settle(cluster, cache_of())
     assert ready_of(plan).status == "True", plan.states
@@ -39,7 +39,7 @@ def test_a_claim_is_filled_in_accelkits_namespace_and_given_to_the_workloads():
     assert not cluster.all(CLAIMS, OURS)
 
 
-def test_a_claim_that_waits_for_its_first_consumer_is_filled_by_a_job_of_the_digest():
+def test_fill_job_binds_claim_that_waits_for_first_consumer():
     cluster = Cluster(late=True)
     assert ready_of(settle(cluster, cache_of(**READERS))).status == "True"
     cluster = Cluster()
@@ -51,7 +51,7 @@ def test_a_claim_that_waits_for_its_first_consumer_is_filled_by_a_job_of_the_dig
 
 
 @pytest.mark.parametrize("csi", [False, True])
-def test_every_state_is_gone_on_from_by_a_controller_that_starts_there(csi):
+def test_new_controller_continues_from_every_intermediate_state(csi):
     """Each pass is that of a new controller; here each change is carried out alone, as if it were killed after it."""
     cluster = Cluster(csi=csi, late=True)
     cache = cache_of(**READERS)
@@ -73,7 +73,7 @@ def test_every_state_is_gone_on_from_by_a_controller_that_starts_there(csi):
 # Failed Jobs
 
 
-def test_a_failed_job_is_tried_again_later_and_its_words_are_reported():
+def test_failed_fill_job_is_reported_and_retried_later():
     cluster = Cluster()
     cache = cache_of()
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_a_failed_job_is_tried_again_later_and_its_words_are_reported():
 # A new digest
 
 
-def test_pods_keep_a_former_digest_until_they_are_gone(filled):
+def test_former_digest_is_kept_until_its_pods_end(filled):
     former = filled.objects[PLAIN]["spec"]["volumeName"]
     filled.use("llama", "old-pod")
     plan = settle(filled, cache_of(SECOND))
@@ -117,7 +117,7 @@ def test_pods_keep_a_former_digest_until_they_are_gone(filled):
     assert len(filled.all(VOLUMES)) == 1
 
 
-def test_a_new_digest_takes_the_place_of_the_former_once_it_is_filled(filled):
+def test_new_digest_replaces_former_digest_after_fill(filled):
     plan = one_pass(filled, cache_of(SECOND))
     assert plan.states["team"].pvc_name == "llama"
     assert PLAIN in filled.objects
@@ -130,7 +130,7 @@ def test_a_new_digest_takes_the_place_of_the_former_once_it_is_filled(filled):
 
 
 @pytest.mark.parametrize("wanted", ["llama", f"llama-{'1' * 12}"])
-def test_a_volume_goes_where_pods_wait_for_it(wanted):
+def test_volume_moves_to_claim_that_pods_wait_for(wanted):
     """Pods that come by the webhook name the pinned claim, the others that of the cache."""
     cluster = Cluster()
     cache = cache_of()
@@ -145,7 +145,7 @@ def test_a_volume_goes_where_pods_wait_for_it(wanted):
         assert len(cluster.all(VOLUMES)) == 1
 
 
-def test_a_volume_in_use_stays_where_it_is():
+def test_volume_in_use_is_not_moved():
     cluster = Cluster()
     cache = cache_of()
     settle(cluster, cache)
@@ -158,7 +158,7 @@ def test_a_volume_in_use_stays_where_it_is():
 
 
 @pytest.mark.parametrize("passes", range(14))
-def test_nothing_is_left_of_a_cache_that_is_removed_in_any_state(passes):
+def test_removal_in_any_state_deletes_all_objects_of_cache(passes):
     cluster = Cluster(refuses={BOTH: "access mode"}, csi=True)
     cache = cache_of(**READERS)
     for _ in range(passes):
@@ -174,7 +174,7 @@ def test_nothing_is_left_of_a_cache_that_is_removed_in_any_state(passes):
     assert not cluster.all(CONFIG_MAPS)
 
 
-def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone(filled):
+def test_withdrawn_cache_is_deleted_after_its_pods_end(filled):
     filled.use("llama")
     assert not NamespaceDelivery(SETTINGS).plan_removal(cache_of(), filled).delete
     filled.pods.clear()
@@ -182,7 +182,7 @@ def test_what_pods_use_of_a_cache_that_is_withdrawn_goes_once_they_are_gone(fill
     assert not filled.all(CLAIMS)
 
 
-def test_another_cache_of_the_same_name_keeps_its_claims():
+def test_removal_keeps_claims_of_cache_with_same_name_in_another_namespace():
     cluster = Cluster()
     settle(cluster, cache_of(namespace="other"))
     settle(cluster, cache_of())
@@ -190,7 +190,7 @@ def test_another_cache_of_the_same_name_keeps_its_claims():
     assert {name.namespace for name in cluster.objects if name.kind == CLAIMS} == {"other"}
 
 
-def test_each_namespace_has_a_volume_of_its_own_while_it_is_named():
+def test_each_workload_namespace_has_own_volume_while_listed_or_in_use():
     cluster = Cluster()
     settle(cluster, cache_of(namespace="", workloadNamespaces=["team", "other"]))
     volumes = {o["spec"]["volumeName"] for o in cluster.all(CLAIMS).values()}
@@ -210,7 +210,7 @@ def test_each_namespace_has_a_volume_of_its_own_while_it_is_named():
     assert {name.namespace for name in cluster.objects if name.kind == CLAIMS} == {"team"}
 
 
-def test_a_claim_that_waits_for_the_volume_it_was_given_is_touched_every_two_seconds():
+def test_pending_claim_with_assigned_volume_is_patched_every_two_seconds():
     cluster, cache, touched = Cluster(), cache_of(), []
     settle(cluster, cache)
     # Kubernetes has not looked at it since.

@@ -47,7 +47,7 @@ def readers() -> Cache:
 
 
 @pytest.mark.parametrize("kind", [CLAIMS, JOBS, CONFIG_MAPS, SNAPSHOTS])
-def test_what_is_refused_is_told_and_tried_again_once_that_is_discarded(kind):
+def test_refused_object_is_reported_and_created_again_later(kind):
     more = {"csi": True, "snapshots": True} if kind is SNAPSHOTS else {}
     never = {"ReadWriteOnce,ReadOnlyMany": "no such access mode", "copy ReadOnlyMany": "clones are not supported"}
     cluster = Strict(kind, refuses=never if more else {}, **more)
@@ -63,7 +63,7 @@ def test_what_is_refused_is_told_and_tried_again_once_that_is_discarded(kind):
     assert [name for name, _ in one_pass(cluster, cache).create if name.kind == kind]
 
 
-def test_a_job_whose_settings_were_refused_gets_them_later():
+def test_refused_config_map_of_job_is_created_later():
     cluster, cache = Strict(CONFIG_MAPS), cache_of()
     settle(cluster, cache)
     jobs = cluster.all(JOBS)
@@ -75,7 +75,7 @@ def test_a_job_whose_settings_were_refused_gets_them_later():
     assert cluster.all(JOBS).keys() == jobs.keys() == cluster.all(CONFIG_MAPS).keys()
 
 
-def test_a_claim_of_a_workload_namespace_that_is_refused_is_tried_again():
+def test_refused_claim_in_workload_namespace_is_created_again():
     cluster, cache = Cluster(), cache_of()
     cluster.refusals[ObjectName(CLAIMS, "llama", "team")] = QUOTA
     plan = settle(cluster, cache)

@@ -32,7 +32,7 @@ def fill(cluster, cache):
     return one_pass(NamespaceDelivery(SETTINGS), cluster, cache)
 
 
-def test_jobs_of_a_namespace_wait_for_their_turn():
+def test_fill_jobs_per_namespace_are_limited():
     cluster = Cluster()
     for number in range(2 * MOST_JOBS):
         plan = fill(cluster, named(f"c{number}"))
@@ -48,7 +48,7 @@ def test_jobs_of_a_namespace_wait_for_their_turn():
 
 
 @pytest.mark.parametrize("failed", ["", "it failed"])
-def test_a_job_that_has_ended_gives_its_turn_away(failed):
+def test_ended_fill_job_frees_slot_of_its_namespace(failed):
     cluster = Cluster()
     for number in range(MOST_JOBS + 1):
         fill(cluster, named(f"c{number}"))
@@ -57,7 +57,7 @@ def test_a_job_that_has_ended_gives_its_turn_away(failed):
     assert len(cluster.all(JOBS, OURS)) == MOST_JOBS + 1
 
 
-def test_nodes_fetch_so_many_images_for_a_namespace():
+def test_prefetched_images_per_namespace_are_limited():
     cluster, mode = Cluster(), ImageDelivery(SETTINGS)
     for number in range(MOST_PREFETCHES):
         plan = one_pass(mode, cluster, named(f"c{number}", delivery="image"))
@@ -79,7 +79,7 @@ def test_nodes_fetch_so_many_images_for_a_namespace():
     assert ready_of(one_pass(mode, cluster, named("more", delivery="image"))).reason == "Pending"
 
 
-def test_a_pull_secret_that_cannot_be_copied_is_reported():
+def test_failed_copy_of_pull_secret_is_reported():
     refusal = Refusal("PullSecretUnreadable", "Secret team/login is too large")
     secrets = [{"name": "login"}]
     cluster = Cluster()

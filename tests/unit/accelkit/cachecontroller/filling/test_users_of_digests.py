@@ -39,7 +39,7 @@ def used(delivery: Delivery) -> tuple[Cluster, ClaimPod]:
 
 
 @pytest.mark.parametrize("delivery", [Delivery.NODE, Delivery.NAMESPACE, Delivery.IMAGE])
-def test_a_former_digest_stays_and_its_pods_are_counted_as_outdated(delivery):
+def test_former_digest_is_kept_and_its_pods_count_as_outdated(delivery):
     cluster, pod = used(delivery)
     cache, former = moved(delivery), FormerDigests()
     assert former.select(cache, cluster, 0.0, MODES.values()) == ([FIRST], 0.0)
@@ -55,7 +55,7 @@ def test_a_former_digest_stays_and_its_pods_are_counted_as_outdated(delivery):
     assert former.select(cache, cluster, 700.0 + GRACE_SECONDS, MODES.values()) == ([], 0.0)
 
 
-def test_pods_of_another_digest_or_namespace_or_that_do_not_run_keep_nothing():
+def test_pods_of_other_digests_or_namespaces_do_not_keep_former_digest():
     cluster = Cluster()
     cluster.pods += [
         ClaimPod("team", "new", images=frozenset({f"quay.io/acme/cache@{SECOND}"})),

@@ -68,7 +68,7 @@ def world(hostile_registry: HostileRegistry, tmp_path):
     return World(hostile_registry, tmp_path)
 
 
-async def test_a_signed_image_is_judged_without_its_layer(world):
+async def test_signed_image_is_verified_without_pulling_its_layer(world):
     image = await world.publish()
     judgement = await world.judge(attempts=3)
     assert judgement.refused is None
@@ -80,7 +80,7 @@ async def test_a_signed_image_is_judged_without_its_layer(world):
     assert len(world.registry.received("GET", BLOBS)) == 2
 
 
-async def test_an_unsigned_image_is_refused_by_its_digest_and_nothing_is_fetched(world):
+async def test_unsigned_image_is_refused_without_pulling_blobs(world):
     image = await world.publish(signed=False)
     judgement = await world.judge()
     assert (judgement.refused.reason, judgement.refused.retryable) == ("NoSignatures", False)
@@ -90,19 +90,19 @@ async def test_an_unsigned_image_is_refused_by_its_digest_and_nothing_is_fetched
     assert not world.registry.received("GET", BLOBS)
 
 
-async def test_an_image_that_is_missing_is_told_without_a_digest(world):
+async def test_missing_image_is_refused_without_digest(world):
     judgement = await world.judge()
     assert (judgement.refused.reason, judgement.digest, judgement.attempts) == ("Unreadable", "", 1)
 
 
-async def test_a_registry_that_is_away_is_no_verdict(world):
+async def test_unavailable_registry_is_reported_as_retryable(world):
     world.registry.on("GET", "/v2/.*", lambda _request: web.Response(status=503))
     judgement = await world.judge(attempts=4)
     assert (judgement.refused.reason, judgement.refused.retryable) == ("RegistryUnavailable", True)
     assert judgement.attempts == 5
 
 
-async def test_a_registry_that_lies_about_the_digest_is_refused(world):
+async def test_mismatched_digest_from_registry_is_refused(world):
     await world.publish()
     headers = {"Docker-Content-Digest": "sha256:" + "0" * 64, "Content-Type": "application/json"}
     world.registry.on(
@@ -112,7 +112,7 @@ async def test_a_registry_that_lies_about_the_digest_is_refused(world):
     assert (judgement.refused.reason, judgement.refused.retryable) == ("Unreadable", False)
 
 
-async def test_a_pull_secret_that_is_missing_is_told_and_asked_for_again(world):
+async def test_missing_pull_secret_is_reported_as_retryable(world):
     await world.publish()
     judgement = await world.judge(world.cache(image_pull_secrets=(SecretName("login"),)))
     assert (judgement.refused.reason, judgement.refused.retryable) == ("PullSecretUnreadable", True)
@@ -120,7 +120,7 @@ async def test_a_pull_secret_that_is_missing_is_told_and_asked_for_again(world):
     assert not world.registry.requests
 
 
-def test_an_image_is_asked_for_where_policies_cover_it(world):
+def test_image_without_covering_policy_is_refused(world):
     world.policies = {"ci": world.policy("other/**")}
     question = world.coverage.find_question(world.cache())
     assert isinstance(question, Refused)
@@ -129,7 +129,7 @@ def test_an_image_is_asked_for_where_policies_cover_it(world):
     assert world.coverage.find_question(world.cache()).reason == "NotCovered"
 
 
-def test_only_policies_that_cover_an_image_count_for_it(world):
+def test_only_covering_policies_affect_question_about_image(world):
     before = world.coverage.find_question(world.cache())
     world.policies = {**world.policies, "others": world.policy("other/**")}
     assert world.coverage.find_question(world.cache()) == before
@@ -143,7 +143,7 @@ def test_only_policies_that_cover_an_image_count_for_it(world):
     assert world.coverage.find_question(world.cache(mount_path="relative")).reason == "InvalidSpec"
 
 
-async def test_a_mirror_answers_for_a_registry_behind_a_gap(world):
+async def test_mirror_is_queried_for_unreachable_registry(world):
     """That the image is unsigned is what can be mended; that the registry is away is how it is there."""
     away = f"127.0.0.1:{free_port()}"
     image = await world.publish(signed=False)

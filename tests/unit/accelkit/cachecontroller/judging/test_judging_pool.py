@@ -77,7 +77,7 @@ async def world():
             await each
 
 
-async def test_what_was_learnt_is_kept_and_told(world):
+async def test_judgement_is_stored_until_discarded(world):
     key = world.add("one", "q.io")
     assert await world.told() == key
     assert world.judging.find_judgement(key).digest == DIGEST
@@ -85,7 +85,7 @@ async def test_what_was_learnt_is_kept_and_told(world):
     assert world.judging.find_judgement(key) is None
 
 
-async def test_failures_are_counted_until_something_is_learnt(world):
+async def test_failures_are_counted_until_registry_answers(world):
     world.answers["one"] = AWAY
     key = world.add("one", "q.io")
     await world.told()
@@ -100,7 +100,7 @@ async def test_failures_are_counted_until_something_is_learnt(world):
     assert world.judging.find_judgement(key).attempts == 1
 
 
-async def test_a_registry_that_is_away_keeps_one_worker_at_most(world):
+async def test_unavailable_registry_blocks_at_most_one_worker(world):
     world.answers["first"] = AWAY
     world.add("first", "slow.io")
     await world.told()
@@ -112,7 +112,7 @@ async def test_a_registry_that_is_away_keeps_one_worker_at_most(world):
     assert len([name for name, _ in world.question if name in world.waiting]) == 1
 
 
-async def test_a_namespace_leaves_a_worker_to_others_whatever_registries_it_names(world):
+async def test_namespace_with_slow_registries_leaves_worker_for_other_namespaces(world):
     names = [f"drip-{number}" for number in range(6)]
     world.waiting |= set(names)
     for name in names:
@@ -122,7 +122,7 @@ async def test_a_namespace_leaves_a_worker_to_others_whatever_registries_it_name
     assert [name for name, _ in world.question] == ["drip-0", "good", "drip-1"]
 
 
-async def test_namespaces_take_turns(world):
+async def test_namespaces_are_judged_in_turn(world):
     names = [f"many-{number}" for number in range(20)]
     world.waiting |= {*names, "one", "two"}
     for name in names:
@@ -137,7 +137,7 @@ async def test_namespaces_take_turns(world):
     assert [name for name, _ in world.question] == ["many-0", "one", "two", "many-1"]
 
 
-async def test_a_registry_that_drips_keeps_one_worker_of_a_namespace(world, monkeypatch):
+async def test_slow_registry_blocks_at_most_one_worker_of_namespace(world, monkeypatch):
     monkeypatch.setattr(module, "_SLOW_SECONDS", 0.05)
     world.waiting |= {"first", "a", "b"}
     first = world.add("first", "drip.io")
@@ -161,7 +161,7 @@ async def test_a_registry_that_drips_keeps_one_worker_of_a_namespace(world, monk
     assert await world.told() == expected
 
 
-async def test_a_defect_with_one_image_leaves_the_others(world, caplog):
+async def test_internal_error_for_one_image_does_not_affect_other_images(world, caplog):
     world.answers |= {"bad": ValueError("defect"), "silent": ApiError("away")}
     world.add("bad", "q.io")
     world.add("silent", "q.io")
@@ -171,7 +171,7 @@ async def test_a_defect_with_one_image_leaves_the_others(world, caplog):
     assert "failed with an internal error: cache=t/bad" in caplog.text
 
 
-async def test_who_leads_no_longer_learns_nothing(world):
+async def test_judgements_are_discarded_after_leadership_is_lost(world):
     world.leading = False
     world.add("one", "q.io")
     world.judging.clear()
@@ -181,7 +181,7 @@ async def test_who_leads_no_longer_learns_nothing(world):
     assert [name for name, _ in world.question] == ["two"]
 
 
-async def test_what_is_being_judged_is_not_asked_a_second_time(world):
+async def test_image_in_progress_is_not_judged_twice(world):
     world.waiting.add("slow")
     slow = world.add("slow", "q.io")
     world.add("other", "q.io")

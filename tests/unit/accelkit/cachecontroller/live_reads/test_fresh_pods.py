@@ -30,7 +30,7 @@ def world():
     return World()
 
 
-async def test_many_caches_of_a_namespace_share_a_list(world):
+async def test_concurrent_reads_of_namespace_share_one_list(world):
     found = await asyncio.gather(*(world.pods.read("team", 90.0) for _ in range(20)))
     assert {each[0].name for each in found} == {"p"}
     assert len(world.api.requests) == 1
@@ -40,14 +40,14 @@ async def test_many_caches_of_a_namespace_share_a_list(world):
 
 
 @pytest.mark.parametrize(("later", "since"), [(0.5, 100.2), (0.0, 100.0), (2.0, 90.0)])
-async def test_what_began_before_the_moment_or_long_ago_is_asked_again(world, later, since):
+async def test_outdated_pod_list_is_not_reused(world, later, since):
     await world.pods.read("team", 90.0)
     world.now += later
     world.api.objects.clear()
     assert await world.pods.read("team", since) == []
 
 
-async def test_namespaces_are_asked_apart_and_not_kept(world):
+async def test_each_namespace_has_own_list_and_old_lists_are_dropped(world):
     await world.pods.read("team", 90.0)
     world.now += 10
     await world.pods.read("other", 90.0)
@@ -56,7 +56,7 @@ async def test_namespaces_are_asked_apart_and_not_kept(world):
     assert list(world.pods._lists) == ["other"]
 
 
-async def test_a_pod_that_cannot_be_read_is_named(world):
+async def test_error_names_unreadable_pod(world):
     world.put("odd", "none")
     with pytest.raises(UnreadablePodError, match="odd"):
         await world.pods.read("team", 90.0)

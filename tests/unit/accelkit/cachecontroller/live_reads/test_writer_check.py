@@ -90,7 +90,7 @@ def told(plan: DeliveryPlan) -> tuple[str, str, str]:
     return ready.status, ready.reason, ready.message
 
 
-async def test_a_new_cache_gets_claims_after_the_guard_and_a_list_that_began_after_it(world):
+async def test_claims_are_created_after_guard_period_and_fresh_pod_list(world):
     of = cache()
     world.check_.observe(of)
     plan = await world.check(of)
@@ -107,7 +107,7 @@ async def test_a_new_cache_gets_claims_after_the_guard_and_a_list_that_began_aft
 
 
 @pytest.mark.parametrize("claim", ["kernels", PINNED])
-async def test_one_writer_keeps_all_claims_of_the_cache_from_its_namespace(world, claim):
+async def test_one_writing_pod_blocks_all_claims_of_cache_in_namespace(world, claim):
     world.stored = [writer(claim)]
     plan = await world.pass_guard(cache())
     assert not plan.create
@@ -122,20 +122,20 @@ async def test_one_writer_keeps_all_claims_of_the_cache_from_its_namespace(world
     assert len((await world.check(cache())).create) == 2
 
 
-async def test_what_the_watch_shows_spares_the_question(world):
+async def test_writing_pod_in_watch_makes_pod_list_unnecessary(world):
     world.show(writer())
     assert told(await world.pass_guard(cache()))[1] == "WritablePod"
     assert world.asked == []
 
 
-async def test_a_pod_that_reads_and_one_that_writes_to_something_else_hold_nothing_up(world):
+async def test_read_only_pods_and_writers_of_other_claims_do_not_block_claims(world):
     reader = replace(writer(), writable=frozenset())
     world.stored = [reader, writer("other"), writer(names.name_pinned_claim(KEY, NEXT), "of-another-digest")]
     assert len((await world.pass_guard(cache())).create) == 2
 
 
 @pytest.mark.parametrize("other", [{"uid": "v"}, {"generation": 2}], ids=["made anew", "another spec"])
-async def test_another_cache_of_the_name_begins_again(world, other):
+async def test_recreated_cache_starts_new_guard_period(world, other):
     assert (await world.pass_guard(cache())).create
     again = cache(**other)
     world.check_.observe(again)
@@ -144,7 +144,7 @@ async def test_another_cache_of_the_name_begins_again(world, other):
     assert told(plan)[1] == "Pending"
 
 
-async def test_after_claim_exists_the_status_without_it_comes_first(world):
+async def test_guard_period_restarts_after_claim_exists_is_cleared(world):
     """Policies let pods write while it is said, so what they admitted meanwhile is asked for once it is not."""
     taken = cache(taken=True)
     assert (await world.pass_guard(cache())).create
@@ -165,7 +165,7 @@ async def test_after_claim_exists_the_status_without_it_comes_first(world):
     assert asked - 1 < world.asked[-1] < asked
 
 
-async def test_what_is_still_anothers_stays_told(world):
+async def test_claim_exists_is_reported_while_foreign_claim_exists(world):
     taken = cache(taken=True)
     world.check_.observe(taken)
 
@@ -177,20 +177,20 @@ async def test_what_is_still_anothers_stays_told(world):
     assert told(plan)[:2] == ("False", "ClaimExists")
 
 
-async def test_a_status_that_may_have_been_written_counts_as_written(world):
+async def test_uncertain_status_write_counts_as_written(world):
     assert (await world.pass_guard(cache())).create
     world.check_.expect(KEY, cache(taken=True).status)
     assert not (await world.check(cache())).create
 
 
-async def test_a_replica_that_leads_again_knows_nothing(world):
+async def test_guard_period_restarts_after_leadership_is_regained(world):
     assert (await world.pass_guard(cache())).create
     world.check_.clear()
     world.check_.observe(cache())
     assert not (await world.check(cache())).create
 
 
-async def test_until_it_is_known_who_may_write_nothing_is_made(world):
+async def test_claims_are_not_created_while_pods_are_unreadable(world):
     world.stored = UnreadablePodError("cannot check whether pod team/odd writes to a cache: invalid pod")
     plan = await world.pass_guard(cache())
     assert not plan.create
@@ -201,7 +201,7 @@ async def test_until_it_is_known_who_may_write_nothing_is_made(world):
         await world.pass_guard(cache())
 
 
-def test_claims_volumes_and_the_word_of_whose_a_volume_is_are_grants():
+def test_list_grants_includes_claims_and_volumes_with_claim_reference():
     cluster = ClusterState(lambda _key: None)
     volume, filling = ObjectName(VOLUMES, "pvc-1"), ObjectName(CLAIMS, "cache-fill-1", "accelkit")
     claim, pinned = ObjectName(CLAIMS, "kernels", "team"), ObjectName(CLAIMS, PINNED, "team")

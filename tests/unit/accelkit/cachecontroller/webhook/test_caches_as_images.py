@@ -55,14 +55,14 @@ WAITING = {
 
 @pytest.mark.parametrize(("cache", "why"), WAITING.values(), ids=WAITING)
 @pytest.mark.parametrize("pod", [CLAIMED, ASKING, make_pod(mount())], ids=["read-only", "annotation", "writable"])
-def test_a_pod_that_would_wait_for_ever_is_refused_with_the_reason(pod, cache, why):
+def test_pod_that_would_never_start_is_refused_with_reason(pod, cache, why):
     done = change(pod, cache, tools=TOOLS)
     assert f"({why})" in done.refusal
     assert "create the pod again when the cache is ready, or use delivery node or namespace" in done.refusal
     assert done.patch == ()
 
 
-def test_once_it_is_verified_pods_get_the_image_of_their_digest():
+def test_pods_get_image_of_their_digest_after_verification():
     after = changed(CLAIMED, image_cache(unready("Pending", "nodes are asked to fetch it")), tools=TOOLS)
     assert volumes(after)["files"]["image"]["reference"].endswith(f"@{DIGEST}")
     cache = image_cache(resolved_digest=FORMER, previous_digests=[DIGEST])
@@ -71,7 +71,7 @@ def test_once_it_is_verified_pods_get_the_image_of_their_digest():
 
 
 @pytest.mark.parametrize("delivery", ["", "node", "namespace"])
-def test_a_pod_of_another_delivery_waits_for_its_claim(delivery):
+def test_pod_of_node_or_namespace_delivery_keeps_unverified_claim(delivery):
     cache = make_cache(delivery=delivery, resolved_digest="", conditions=[], pvc_status={NAMESPACE: PvcStatus()})
     after = changed(CLAIMED, cache, tools=TOOLS)
     assert volumes(after)["files"] == {"persistentVolumeClaim": {"claimName": "kernels", "readOnly": True}}

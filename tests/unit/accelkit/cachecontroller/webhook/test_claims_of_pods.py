@@ -40,14 +40,14 @@ READ_ONLY = {"persistentVolumeClaim": {"claimName": PINNED, "readOnly": True}}
     ],
     ids=["mount", "volume", "no mount", "pinned by the user"],
 )
-def test_what_only_reads_gets_the_claim_of_one_digest(pod):
+def test_read_only_pod_receives_claim_pinned_to_digest(pod):
     after = changed(pod, make_cache())
     assert volumes(after) == {"files": READ_ONLY}
     assert copies(after) == []
     assert after["metadata"]["annotations"] == {CACHE_PINNED_ANNOTATION: DIGEST}
 
 
-def test_what_writes_gets_a_copy_of_its_own_limited_by_a_known_size():
+def test_writing_pod_receives_private_copy_with_size_limit():
     after = changed(make_pod(mount()), make_cache(cache_bytes=0))
     assert volumes(after)[copies(after)[0]["name"]] == {"emptyDir": {}}
     pod = make_pod(mount(subPath="torch", readOnly=False), mount("/other", readOnly=True))
@@ -71,7 +71,7 @@ def test_what_writes_gets_a_copy_of_its_own_limited_by_a_known_size():
     assert writable_claims(after) == []
 
 
-def test_the_copy_comes_before_what_writes_first():
+def test_copy_container_runs_before_first_writing_init_container():
     # As GKM's examples do it: root changes the owner of all files in an init container.
     fixing = {"name": "fix-permissions", "image": "fedora", "volumeMounts": [mount("/kernel-caches")]}
     pod = make_pod(mount(readOnly=True), init=[fixing, {"name": "other", "image": "x", "restartPolicy": "Always"}])
@@ -84,7 +84,7 @@ def test_the_copy_comes_before_what_writes_first():
     assert writable_claims(after) == []
 
 
-def test_two_volumes_of_one_claim_are_each_what_they_are_used_for():
+def test_read_only_and_writable_volumes_of_one_claim_are_handled_separately():
     pod = make_pod(mount(readOnly=True), mount("/w", volume="second"))
     pod["spec"]["volumes"].append({"name": "second", "persistentVolumeClaim": {"claimName": CLAIM}})
     after = changed(pod, make_cache())
@@ -94,7 +94,7 @@ def test_two_volumes_of_one_claim_are_each_what_they_are_used_for():
     assert writable_claims(after) == []
 
 
-def test_a_container_that_another_webhook_adds_writes_into_the_copy_as_well():
+def test_container_added_by_another_webhook_writes_to_same_copy():
     cache, pod = make_cache(), make_pod(mount())
     first = changed(pod, cache)
     first["spec"]["containers"].append({"name": "sidecar", "image": "x", "volumeMounts": [mount("/late")]})
@@ -105,14 +105,14 @@ def test_a_container_that_another_webhook_adds_writes_into_the_copy_as_well():
 
 
 @pytest.mark.parametrize("claim", [PINNED, OUTDATED])
-def test_a_pinned_claim_is_kept_and_never_written_to(claim):
+def test_pinned_claim_is_kept_and_mounted_read_only(claim):
     after = changed(make_pod(mount(), claim=claim), make_cache(previous_digests=[FORMER]))
     assert volumes(after)["files"]["persistentVolumeClaim"] == {"claimName": claim, "readOnly": True}
     assert after["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == (DIGEST if claim == PINNED else FORMER)
     assert writable_claims(after) == []
 
 
-def test_a_digest_that_the_cache_does_not_have_is_reported():
+def test_digest_unknown_to_cache_is_reported():
     done = change(make_pod(mount(readOnly=True), claim="kernels-0123456789ab"), make_cache())
     assert [each["path"] for each in done.patch] == ["/metadata/annotations"]
     assert "no current digest of kernel cache kernels" in done.warnings[0]
@@ -120,7 +120,7 @@ def test_a_digest_that_the_cache_does_not_have_is_reported():
 
 @pytest.mark.parametrize("key", [CACHE_PINNED_ANNOTATION, CACHE_WRITABLE_ANNOTATION])
 @pytest.mark.parametrize("claim", ["", CLAIM, "another"])
-def test_what_users_write_into_our_annotations_is_not_accepted(key, claim):
+def test_annotations_set_by_users_are_not_accepted(key, claim):
     pod = make_pod(claim=claim, annotations={key: "sha256:" + "0" * 64, "mine": "stays"})
     annotations = changed(pod, make_cache())["metadata"]["annotations"]
     expected = {"mine": "stays", **({CACHE_PINNED_ANNOTATION: DIGEST} if claim == CLAIM else {})}
@@ -130,12 +130,12 @@ def test_what_users_write_into_our_annotations_is_not_accepted(key, claim):
 @pytest.mark.parametrize(
     "pod", [{}, {"metadata": {}, "spec": {}}, make_pod(mount(), claim="another"), make_pod(claim="")]
 )
-def test_other_pods_stay_as_they_are(pod):
+def test_unrelated_pods_are_not_changed(pod):
     done = change(pod, make_cache(), make_cache("x", "elsewhere"))
     assert (done.patch, done.warnings, done.refusal) == ((), (), "")
 
 
-def test_caches_count_in_their_own_namespaces():
+def test_caches_apply_only_in_their_own_namespaces():
     pod = make_pod(mount())
     assert change(pod, make_cache(namespace="elsewhere")).patch == ()
     of_cluster = make_cache(namespace="", spec={"workload_namespaces": ("elsewhere",)})
@@ -159,7 +159,7 @@ def test_caches_count_in_their_own_namespaces():
     ],
     ids=["unresolved", "not judged", "retried", "refused before it was there"],
 )
-def test_a_pod_waits_for_a_cache_that_is_not_verified_yet(fields):
+def test_pod_of_unverified_cache_keeps_claim_that_is_not_pinned(fields):
     after = changed(make_pod(mount()), make_cache(**fields))
     assert volumes(after)["files"]["persistentVolumeClaim"] == {"claimName": CLAIM, "readOnly": True}
     # Admission policies refuse a pod of a cache without the annotation.
@@ -167,7 +167,7 @@ def test_a_pod_waits_for_a_cache_that_is_not_verified_yet(fields):
     assert writable_claims(after) == []
 
 
-def test_what_nobody_vouches_for_any_more_takes_no_more_pods():
+def test_pods_of_unverified_or_deleted_cache_are_refused():
     withdrawn = state(ConditionType.VERIFIED, "NotCovered", "no policy covers it", holds=False)
     done = change(make_pod(mount(readOnly=True)), make_cache(conditions=[withdrawn]))
     assert "models/kernels is not verified (NotCovered: no policy covers it)" in done.refusal
@@ -189,7 +189,7 @@ def test_what_nobody_vouches_for_any_more_takes_no_more_pods():
         ("/data", False),
     ],
 )
-def test_the_nodes_folder_is_not_mounted_past_the_claims(path, refused):
+def test_host_path_of_cache_folder_is_refused(path, refused):
     pod = make_pod(mount(readOnly=True))
     pod["spec"]["volumes"].append({"name": "host", "hostPath": {"path": path}})
     assert ("volume host exposes the kernel caches of the node" in change(pod, make_cache()).refusal) is refused
@@ -211,7 +211,7 @@ EPHEMERAL = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}
         (None, "a1" * 6, False),
     ],
 )
-def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(pod, volume, refused):
+def test_ephemeral_volume_with_claim_name_of_cache_is_refused(pod, volume, refused):
     made = make_pod(mount(volume=volume), volume={"name": volume, "ephemeral": EPHEMERAL})
     made["metadata"] = {"name": pod} if pod else {"generateName": "kernels-"}
     done = change(made, make_cache(), make_cache("early-bird"))
@@ -219,7 +219,7 @@ def test_no_ephemeral_volume_is_called_as_a_claim_of_a_cache(pod, volume, refuse
     assert done.patch == ()
 
 
-def test_somebodys_own_ephemeral_claim_stays_his():
+def test_ephemeral_claim_older_than_cache_of_same_name_is_allowed():
     """A cache of its name came later, and has none there."""
     taken = PvcStatus(conditions=[state(ConditionType.READY, "ClaimExists", holds=False)])
     made = make_pod(mount(volume="bird"), volume={"name": "bird", "ephemeral": EPHEMERAL})
@@ -227,7 +227,7 @@ def test_somebodys_own_ephemeral_claim_stays_his():
     assert change(made, make_cache("early-bird", pvc_status={NAMESPACE: taken})).refusal == ""
 
 
-def test_names_kept_for_copies_are_ours():
+def test_reserved_names_of_private_copies_are_protected():
     pod = make_pod(mount())
     name = copies(changed(pod, make_cache()))[0]["name"]
     pod["spec"]["volumes"].append({"name": name, "hostPath": {"path": "/data"}})
@@ -240,7 +240,7 @@ def test_names_kept_for_copies_are_ours():
     assert writable_claims(after) == []
 
 
-def test_the_image_of_a_cache_takes_the_place_of_its_claim():
+def test_image_volume_replaces_claim_of_cache():
     reference = f"registry.example/cache@{DIGEST}"
     tools = Tools(IMAGE, build_image_volume=lambda _c, _d: ({"image": {"reference": reference}}, "io.triton.cache"))
     cache = make_cache(delivery="image")
@@ -256,7 +256,7 @@ def test_the_image_of_a_cache_takes_the_place_of_its_claim():
     assert written["metadata"]["annotations"][CACHE_PINNED_ANNOTATION] == DIGEST
 
 
-def test_a_long_name_is_pinned_as_its_claim_is_called():
+def test_long_cache_name_is_pinned_to_shortened_claim_name():
     name = "k" * 250
     after = changed(make_pod(mount(), claim=name), make_cache(name))
     claim = volumes(after)["files"]["persistentVolumeClaim"]["claimName"]

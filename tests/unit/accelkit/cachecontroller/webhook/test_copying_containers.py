@@ -15,7 +15,7 @@ def filling(pod):
     return found
 
 
-def test_it_is_as_the_strictest_pod_security_wants_it_and_of_the_pods_user():
+def test_copy_container_meets_restricted_pod_security_with_user_of_pod():
     context = filling(make_pod(mount()))["securityContext"]
     assert context == {
         "allowPrivilegeEscalation": False,
@@ -42,7 +42,7 @@ def test_it_is_as_the_strictest_pod_security_wants_it_and_of_the_pods_user():
         ({"runAsNonRoot": True}, {}, None, None),
     ],
 )
-def test_it_runs_as_the_user_of_the_workload_and_never_as_root(of_pod, of_main, user, group):
+def test_copy_container_runs_as_workload_user_and_never_as_root(of_pod, of_main, user, group):
     pod = make_pod(mount(), main={"securityContext": of_main}, securityContext=of_pod)
     context = filling(pod)["securityContext"]
     assert (context.get("runAsUser"), context.get("runAsGroup")) == (user, group)
@@ -66,7 +66,7 @@ AMOUNT = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "500
         ({"cpu": "nonsense", "memory": "8Gi"}, AMOUNT),
     ],
 )
-def test_it_changes_neither_the_class_of_the_pod_nor_what_it_needs(limits, expected):
+def test_copy_container_keeps_qos_class_and_requests_of_pod(limits, expected):
     assert filling(make_pod(mount(), main={"resources": {"limits": limits}}))["resources"] == expected
 
 
@@ -82,7 +82,7 @@ def test_it_changes_neither_the_class_of_the_pod_nor_what_it_needs(limits, expec
         (["nonsense"], 8 << 30, False),
     ],
 )
-def test_a_pod_that_may_not_have_so_much_of_the_disk_is_reported(limits, cache_bytes, warned, asked):
+def test_low_ephemeral_storage_limit_is_reported(limits, cache_bytes, warned, asked):
     first, *others = [{"resources": {"limits": {"ephemeral-storage": each}}} if each else {} for each in limits]
     beside = [{"name": f"c-{number}", "image": "x", **each} for number, each in enumerate(others)]
     if asked:
@@ -93,7 +93,7 @@ def test_a_pod_that_may_not_have_so_much_of_the_disk_is_reported(limits, cache_b
     assert ["will evict the pod" in each for each in done.warnings] == [True] * warned
 
 
-def test_root_may_change_owners_in_the_copy_and_nowhere_else():
+def test_root_init_container_changes_owners_only_in_private_copy():
     fixing = {
         "name": "fix-permissions",
         "image": "fedora",
@@ -111,7 +111,7 @@ def test_root_may_change_owners_in_the_copy_and_nowhere_else():
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_a_sidecar_that_starts_first_writes_into_the_copy(read_only):
+def test_sidecar_that_starts_first_writes_to_private_copy(read_only):
     sidecar = {"name": "warm", "image": "x", "restartPolicy": "Always", "volumeMounts": [mount(subPath="torch")]}
     after = changed(make_pod(mount(readOnly=read_only), init=[sidecar]), make_cache())
     copy, warm = after["spec"]["initContainers"]
@@ -121,7 +121,7 @@ def test_a_sidecar_that_starts_first_writes_into_the_copy(read_only):
     assert writable_claims(after) == []
 
 
-def test_a_container_that_is_added_later_past_the_webhook_cannot_write_to_the_claim():
+def test_container_added_without_webhook_cannot_write_to_claim():
     # As `kubectl debug` adds it: volumes cannot be changed any more.
     for pod in (make_pod(mount(readOnly=True)), make_pod(mount()), make_pod()):
         after = changed(pod, make_cache())

@@ -19,7 +19,7 @@ def mounts(pod):
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_the_folder_of_the_root_is_the_root(read_only):
+def test_root_folder_of_capture_is_mapped_to_root_of_claim(read_only):
     pod = make_pod(
         mount("/tmp/vllm", subPath="vllm", readOnly=read_only),
         mount("/tmp/vllm/torch_compile_cache", subPath="vllm/torch_compile_cache", readOnly=read_only),
@@ -32,6 +32,6 @@ def test_the_folder_of_the_root_is_the_root(read_only):
     ]
 
 
-def test_of_a_cache_that_does_not_say_where_it_was_captured_folders_stay():
+def test_sub_path_is_kept_if_capture_path_is_unknown():
     pod = make_pod(mount("/tmp/vllm", subPath="vllm", readOnly=True))
     assert mounts(changed(pod, make_cache())) == [("/tmp/vllm", "vllm")]

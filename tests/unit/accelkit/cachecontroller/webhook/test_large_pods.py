@@ -38,7 +38,7 @@ def count_steps(pod, *caches):
     return done, next(counter)
 
 
-def test_a_pod_with_many_volumes_of_caches_is_refused_before_it_is_changed():
+def test_pod_with_too_many_cache_volumes_is_refused_before_mutation():
     few, steps = count_steps(make_many(MOST_OF_CACHES + 1), make_cache())
     many, more = count_steps(make_many(100 * MOST_OF_CACHES), make_cache())
     assert few.refusal == "the pod has 33 volumes with kernel caches, over the limit of 32"
@@ -57,7 +57,7 @@ def test_a_pod_with_many_volumes_of_caches_is_refused_before_it_is_changed():
     ids=["containers", "variables", "mounts"],
 )
 @pytest.mark.parametrize("claim", [CLAIM, "kernels-" + "00" * 6, ""])
-def test_a_pod_with_many_other_parts_is_refused_where_it_mounts_a_cache(fields, claim):
+def test_pod_with_too_many_parts_is_refused_if_cache_is_mounted(fields, claim):
     pod = make_pod(mount(), claim=claim, annotations={} if claim else {CACHE_MOUNT_ANNOTATION: CLAIM}, **fields)
     done = mutate(pod, NAMESPACE, [make_cache()], Tools(IMAGE))
     assert done.refusal.endswith("over the limit of 2000 for pods with kernel caches")
@@ -67,7 +67,7 @@ def test_a_pod_with_many_other_parts_is_refused_where_it_mounts_a_cache(fields, 
     assert mutate(other, NAMESPACE, [make_cache()], Tools(IMAGE)).refusal == ""
 
 
-def test_the_largest_pod_that_is_changed_takes_bounded_work():
+def test_mutation_of_largest_allowed_pod_has_bounded_cost():
     pod = make_many(MOST_OF_CACHES)
     pod["spec"]["containers"][0]["env"] = [{"name": f"E{number}"} for number in range(MOST_PARTS - 65)]
     done, steps = count_steps(pod, make_cache())
@@ -75,7 +75,7 @@ def test_the_largest_pod_that_is_changed_takes_bounded_work():
     assert steps < 300_000
 
 
-def test_volumes_of_digests_that_nobody_knows_are_looked_up_and_not_searched_for():
+def test_lookup_of_volumes_with_unknown_digest_has_linear_cost():
     def count(volumes, caches):
         pod = make_many(volumes, "other-" + "00" * 6)
         done, steps = count_steps(pod, *(make_cache(f"cache-{number}") for number in range(caches)))
@@ -87,7 +87,7 @@ def test_volumes_of_digests_that_nobody_knows_are_looked_up_and_not_searched_for
     assert count(200, 200) < count(200, 1) + count(1, 200) + alone
 
 
-def test_images_of_digests_that_nobody_knows_are_looked_up_and_not_searched_for():
+def test_lookup_of_images_with_unknown_digest_has_linear_cost():
     def count(volumes, caches):
         pod = make_pod(claim="")
         image = {"reference": "registry.example/x@sha256:" + "00" * 32}
@@ -98,7 +98,7 @@ def test_images_of_digests_that_nobody_knows_are_looked_up_and_not_searched_for(
     assert count(200, 200) < count(200, 1) + count(1, 200) + count(1, 1)
 
 
-def test_containers_named_as_ours_are_looked_up_and_not_searched_for():
+def test_lookup_of_containers_with_reserved_names_has_linear_cost():
     def count(containers):
         names = [f"accelkit-{number}" for number in range(containers)]
         init = [{"name": each, "volumeMounts": [mount("/x", each), mount("/y", PINNED)]} for each in names]

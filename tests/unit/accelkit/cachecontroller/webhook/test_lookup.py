@@ -36,7 +36,7 @@ class Api:
 
 
 @pytest.mark.parametrize("claim", ["kernels", f"kernels-{DIGEST[7:19]}"])
-async def test_caches_of_the_namespace_and_of_the_cluster_are_read_by_the_names_of_their_claims(claim):
+async def test_lookup_by_claim_name_reads_namespaced_and_cluster_caches(claim):
     api = Api(f"{OWN}kernels", f"{CLUSTER}kernels")
     found = await CacheLookup(api).find(NAMESPACE, [claim, claim])
     assert sorted(each.key for each in found) == ["/kernels", f"{NAMESPACE}/kernels"]
@@ -57,7 +57,7 @@ async def test_caches_of_the_namespace_and_of_the_cluster_are_read_by_the_names_
         (NAMESPACE, "-"),
     ],
 )
-async def test_no_invalid_name_becomes_part_of_a_path(namespace, claim):
+async def test_invalid_name_is_never_used_in_request_path(namespace, claim):
     api = Api()
     assert await CacheLookup(api).find(namespace, [claim]) == []
     assert api.asked == []
@@ -73,7 +73,7 @@ async def test_lookups_are_bounded():
     assert api.most == 4
 
 
-async def test_an_api_server_that_fails_or_does_not_answer_finds_nothing(caplog, monkeypatch):
+async def test_lookup_returns_nothing_after_api_error_or_timeout(caplog, monkeypatch):
     assert await CacheLookup(Api(failing=ApiError("the API server is away"))).find(NAMESPACE, ["kernels"]) == []
     assert "caches not looked up: namespace=models error=the API server is away" in caplog.text
 
@@ -86,7 +86,7 @@ async def test_an_api_server_that_fails_or_does_not_answer_finds_nothing(caplog,
     assert "error=timeout" in caplog.text
 
 
-async def test_a_cache_that_is_not_readable_is_left_out(caplog):
+async def test_unreadable_cache_is_omitted_from_lookup(caplog):
     class Odd(Api):
         async def get(self, path):
             return b"[]" if path == f"{OWN}odd" else await super().get(path)

@@ -43,7 +43,7 @@ def moved(path):
         ([], [], ""),
     ],
 )
-def test_files_are_rewritten_for_where_the_pod_sees_them(mounts, copied, words):
+def test_files_are_rewritten_for_mount_path_of_pod(mounts, copied, words):
     done = change(pod := make_pod(*mounts), make_cache())
     after = apply(done, pod)
     assert copies(after) == copied
@@ -53,7 +53,7 @@ def test_files_are_rewritten_for_where_the_pod_sees_them(mounts, copied, words):
 
 
 @pytest.mark.parametrize("volume_only", [True, False])
-def test_who_reads_at_another_path_gets_a_copy_that_it_cannot_write_to_either(volume_only):
+def test_read_only_mount_at_another_path_receives_read_only_copy(volume_only):
     claim = {"name": "files", "persistentVolumeClaim": {"claimName": CLAIM, "readOnly": volume_only}}
     after = changed(make_pod(mount("/a", **({} if volume_only else {"readOnly": True})), volume=claim), make_cache())
     (seen,) = after["spec"]["containers"][0]["volumeMounts"]
@@ -62,13 +62,13 @@ def test_who_reads_at_another_path_gets_a_copy_that_it_cannot_write_to_either(vo
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_files_that_work_anywhere_stay_as_they_are(read_only):
+def test_relocatable_files_are_not_rewritten(read_only):
     done = change(pod := make_pod(mount("/elsewhere", readOnly=read_only)), make_cache(relocatable=True))
     assert copies(apply(done, pod)) == ([] if read_only else [[]])
     assert done.warnings == ()
 
 
-def test_of_a_cache_that_was_not_looked_at_yet_a_copy_is_rewritten_and_a_reader_is_reported():
+def test_uninspected_cache_rewrites_copies_and_warns_about_read_only_mounts():
     cache = make_cache(**NOT_LOOKED_AT)
     done = change(pod := make_pod(mount("/kernel-caches")), cache)
     assert copies(apply(done, pod)) == moved("/kernel-caches")
@@ -80,7 +80,7 @@ def test_of_a_cache_that_was_not_looked_at_yet_a_copy_is_rewritten_and_a_reader_
     assert change(make_pod(mount("/kernel-caches", readOnly=True)), told).warnings == ()
 
 
-def test_where_init_containers_prepare_it_does_not_count():
+def test_mount_path_of_init_container_is_ignored_if_main_container_mounts_cache():
     fixing = {"name": "fix", "image": "fedora", "volumeMounts": [mount("/prepared")]}
     done = change(pod := make_pod(mount("/kernel-caches"), init=[fixing]), make_cache())
     assert copies(apply(done, pod)) == moved("/kernel-caches")
@@ -99,14 +99,14 @@ def test_where_init_containers_prepare_it_does_not_count():
         (None, "/tmp/triton", []),
     ],
 )
-def test_trees_of_a_split_capture_are_each_where_the_pod_mounts_them(root, triton, expected):
+def test_each_tree_of_split_capture_is_rewritten_for_its_mount_path(root, triton, expected):
     mounts = [mount(root)] if root else []
     done = change(pod := make_pod(*mounts, mount(triton, subPath="triton")), make_cache(**SPLIT))
     assert copies(apply(done, pod)) == [expected]
     assert done.warnings == ()
 
 
-def test_a_container_that_another_webhook_adds_leaves_the_copy_as_it_was_for_the_first():
+def test_container_added_by_another_webhook_does_not_change_existing_copy():
     cache = make_cache()
     first = changed(make_pod(mount("/kernel-caches")), cache)
     first["spec"]["containers"].append({"name": "sidecar", "image": "x", "volumeMounts": [mount("/late")]})

@@ -34,7 +34,7 @@ def asking(text, **fields):
     return make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: text, **fields.pop("annotations", {})}, **fields)
 
 
-def test_the_first_container_gets_a_copy_at_the_path_of_the_cache_and_both_variables():
+def test_first_container_receives_private_copy_at_cache_path_and_variables():
     after = changed(asking("kernels", beside=[{"name": "log", "image": "x"}]), make_cache())
     (copy,) = copies(after)
     main, log = after["spec"]["containers"]
@@ -49,7 +49,7 @@ def test_the_first_container_gets_a_copy_at_the_path_of_the_cache_and_both_varia
     assert writable_claims(after) == []
 
 
-def test_each_tree_of_a_split_capture_has_its_mount_and_variable_also_at_another_path():
+def test_each_tree_of_split_capture_receives_own_mount_and_variable():
     after = changed(asking("kernels"), make_cache(**VLLM))
     main, (copy,) = after["spec"]["containers"][0], copies(after)
     assert main["volumeMounts"] == [
@@ -68,7 +68,7 @@ def test_each_tree_of_a_split_capture_has_its_mount_and_variable_also_at_another
     assert copy["args"][6:] == ["--mount-path", "/elsewhere", "--tree", "triton=/root/.triton"]
 
 
-def test_a_variable_is_the_users_else_that_of_the_path():
+def test_variable_follows_mount_path_unless_user_sets_another_value():
     cache = make_cache(variables={"PT_HPU_RECIPE_CACHE_CONFIG": "/cache,false,8192"})
     after = changed(asking("kernels=main:/recipes"), cache)
     expected = {"name": "PT_HPU_RECIPE_CACHE_CONFIG", "value": "/recipes,false,8192"}
@@ -79,7 +79,7 @@ def test_a_variable_is_the_users_else_that_of_the_path():
     assert [each.split(";")[0] for each in done.warnings] == ["container main sets VLLM_CACHE_ROOT to /mine"]
 
 
-def test_containers_share_a_copy_at_one_path_and_the_default_one_is_meant_where_none_is_named():
+def test_containers_with_same_path_share_copy_and_default_container_is_used():
     beside = [{"name": "second", "image": "x"}, {"name": "third", "image": "x"}]
     after = changed(asking("kernels, kernels=second kernels=third:/own", beside=beside), make_cache())
     named = [each["volumeMounts"][0]["name"] for each in after["spec"]["containers"]]
@@ -94,7 +94,7 @@ def test_containers_share_a_copy_at_one_path_and_the_default_one_is_meant_where_
     assert ("volumeMounts" in first, "volumeMounts" in second) == (False, True)
 
 
-def test_a_container_that_mounts_the_claim_there_gets_the_variables_alone():
+def test_container_that_already_mounts_claim_receives_only_variables():
     pod = make_pod(
         {"name": "files", "mountPath": "/cache", "readOnly": True}, annotations={CACHE_MOUNT_ANNOTATION: "kernels"}
     )
@@ -108,7 +108,7 @@ def test_a_container_that_mounts_the_claim_there_gets_the_variables_alone():
     assert len(copies(written)) == 1
 
 
-def test_nodes_where_it_is_ready_are_preferred_unless_the_pod_says_which():
+def test_pod_prefers_nodes_with_ready_cache_unless_affinity_is_set():
     tools = Tools(IMAGE, find_hosts=lambda _cache: ["b", "a"])
     after = changed(asking("kernels"), make_cache(), tools=tools)
     (term,) = after["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -143,11 +143,11 @@ def test_nodes_where_it_is_ready_are_preferred_unless_the_pod_says_which():
         (" ".join(f"kernels=main:/{number}" for number in range(17)), "over the limit of 16"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(text, words):
+def test_invalid_mount_request_is_refused_with_reason(text, words):
     assert words in change(asking(text), make_cache()).refusal
 
 
-def test_only_an_unknown_cache_may_be_known_a_moment_later_and_a_taken_path_never():
+def test_only_missing_cache_is_reported_as_unknown_and_used_path_is_refused():
     assert change(asking("missing"), make_cache()).unknown == ("missing",)
     assert change(asking("kernels=other"), make_cache()).unknown == ()
     pod = asking("kernels")
@@ -156,7 +156,7 @@ def test_only_an_unknown_cache_may_be_known_a_moment_later_and_a_taken_path_neve
     assert "has another volume mounted at /cache" in change(pod, make_cache()).refusal
 
 
-def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
+def test_mount_request_needs_path_if_cache_path_is_unknown():
     cache = make_cache(mount_path="", resolved_digest="", pvc_status={NAMESPACE: PvcStatus()})
     assert "request kernels=main:/PATH" in change(asking("kernels"), cache).refusal
     after = changed(asking("kernels=main:/here"), cache)
@@ -165,7 +165,7 @@ def test_a_cache_of_which_nobody_knows_the_path_is_asked_for_with_one():
 
 
 @pytest.mark.parametrize("relocatable", [True, False, None])
-def test_files_are_rewritten_for_the_path_that_is_asked_for_unless_they_work_anywhere(relocatable):
+def test_files_are_rewritten_for_requested_path_unless_relocatable(relocatable):
     after = changed(asking("kernels=main:/here"), make_cache(relocatable=relocatable))
     assert copies(after)[0]["args"][6:] == ([] if relocatable else ["--mount-path", "/here"])
 
@@ -186,7 +186,7 @@ def test_files_are_rewritten_for_the_path_that_is_asked_for_unless_they_work_any
     ],
 )
 @pytest.mark.parametrize("writable", [True, False])
-def test_variables_that_differ_from_those_of_the_capture_are_told(env, warned, writable):
+def test_variables_that_differ_from_capture_are_reported(env, warned, writable):
     recorded = {"VLLM_USE_X": "0", "VLLM_SECRET": "[redacted]", "VLLM_CACHE_ROOT": "/build", "OTHER": "0"}
     files = {"name": "files", "mountPath": "/cache", **({} if writable else {"readOnly": True})}
     done = change(make_pod(files, main={"env": [env]}), make_cache(recorded_environment=recorded))
@@ -205,7 +205,7 @@ def test_variables_that_differ_from_those_of_the_capture_are_told(env, warned, w
     ],
 )
 @pytest.mark.parametrize("name", ["VLLM_HOST_IP", "VLLM_SECRET", "VLLM_NOT_RECORDED", "OTHER"])
-def test_a_variable_that_is_another_one_in_each_pod_is_told(name, field, each):
+def test_variables_with_different_value_in_each_pod_are_reported(name, field, each):
     """Whatever it was at the capture, vLLM looks for its work under another name."""
     recorded = {"VLLM_HOST_IP": "10.0.0.1", "VLLM_SECRET": "[redacted]", "OTHER": "0"}
     env = {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}

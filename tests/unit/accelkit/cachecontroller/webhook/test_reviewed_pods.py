@@ -50,7 +50,7 @@ def with_new_fields(pod):
     return pod
 
 
-async def test_fields_that_are_not_decoded_stay_as_they_are(server):
+async def test_fields_that_are_not_decoded_are_preserved(server):
     pod = with_new_fields(make_pod(mount(), annotations={}))
     status, answer = await ask(server, pod)
     assert status == 200
@@ -68,7 +68,7 @@ async def test_fields_that_are_not_decoded_stay_as_they_are(server):
 
 
 @pytest.mark.parametrize("annotations", [{"team": "a"}, {}, None])
-async def test_a_lie_alone_is_removed_and_other_annotations_stay(server, annotations):
+async def test_only_forged_annotation_is_removed(server, annotations):
     pod = make_pod(claim="", annotations=annotations)
     status, answer = await ask(server, pod)
     assert (status, answer) == (200, {"uid": "u-1", "allowed": True})
@@ -79,7 +79,7 @@ async def test_a_lie_alone_is_removed_and_other_annotations_stay(server, annotat
         assert step == {"op": "remove", "path": "/metadata/annotations/cache.accelkit.io~1pinned"}
 
 
-async def test_a_pod_without_annotations_gets_them_as_a_whole(server):
+async def test_patch_adds_annotations_object_if_pod_has_no_annotations(server):
     pod = make_pod(mount(readOnly=True))
     for absent in ({}, {"annotations": None}):
         pod["metadata"] = {"name": "pod", **absent}
@@ -103,7 +103,7 @@ ASKING = {"annotations": {CACHE_MOUNT_ANNOTATION: "kernels"}}
     ],
     ids=["managed fields", "new field", "volumes", "containers", "variables", "affinity"],
 )
-async def test_a_costly_pod_is_answered_without_its_memory(server, pod, allowed):
+async def test_costly_pod_is_reviewed_in_bounded_memory(server, pod, allowed):
     body = review(pod)
     tracemalloc.start()
     try:
@@ -119,7 +119,7 @@ async def test_a_costly_pod_is_answered_without_its_memory(server, pod, allowed)
     assert peak < 2 * len(body)
 
 
-async def test_an_annotation_that_is_a_book_is_refused(server):
+async def test_oversized_annotation_is_refused(server):
     _, answer = await ask(server, make_pod(claim="", annotations={CACHE_MOUNT_ANNOTATION: "a," * 40_000}))
     assert "more than 65536 characters" in answer["status"]["message"]
 
@@ -134,11 +134,11 @@ async def test_an_annotation_that_is_a_book_is_refused(server):
         {"metadata": ASKING, "spec": {"containers": {}}},
     ],
 )
-async def test_an_object_of_another_form_is_refused(server, pod):
+async def test_pod_with_invalid_structure_is_rejected(server, pod):
     assert (await ask(server, pod))[0] == 400
 
 
-def test_the_cost_of_a_pod_is_what_is_decoded_of_it():
+def test_cost_of_pod_counts_only_decoded_values():
     def excess(count):
         pod = {"spec": {"containers": [{"name": "a", "args": ["x"] * count}], "other": ["x"] * MOST_DELIMITERS}}
         return ReviewedPod(read_review(review(pod)).request).describe_excess()

@@ -47,7 +47,7 @@ async def ask(server, body, path=PATH):
     return answer["response"]
 
 
-async def test_a_change_is_a_json_patch_also_in_a_dry_run(server):
+async def test_webhook_returns_json_patch_also_in_dry_run(server):
     answer = await ask(server, review(make_pod(mount(readOnly=True))))
     assert (answer["allowed"], answer["patchType"]) == (True, "JSONPatch")
     patch = json.loads(base64.b64decode(answer["patch"]))
@@ -58,7 +58,7 @@ async def test_a_change_is_a_json_patch_also_in_a_dry_run(server):
     assert await ask(server, dry) == await ask(server, body)
 
 
-async def test_other_pods_and_other_requests_are_allowed_as_they_are(server):
+async def test_unrelated_pods_and_requests_are_allowed_unchanged(server):
     bodies = [
         review(make_pod(claim="")),
         review(make_pod(mount()), operation="UPDATE"),
@@ -70,7 +70,7 @@ async def test_other_pods_and_other_requests_are_allowed_as_they_are(server):
     assert server.answers == {"unchanged": 4}
 
 
-async def test_a_refusal_says_why(server):
+async def test_refusal_contains_reason(server):
     answer = await ask(server, review(make_pod(annotations={CACHE_MOUNT_ANNOTATION: "kernels=nobody"})))
     assert answer["allowed"] is False
     assert answer["status"]["code"] == 403
@@ -78,7 +78,7 @@ async def test_a_refusal_says_why(server):
     assert server.answers == {"refused": 1}
 
 
-async def test_warnings_are_as_short_as_the_api_server_wants_them(server, known):
+async def test_warnings_are_limited_in_number_and_length(server, known):
     known["caches"] = [make_cache(recorded_environment={f"VLLM_{number}": "x" for number in range(20)})]
     env = [{"name": f"VLLM_{number}", "value": "y" * 500} for number in range(20)]
     answer = await ask(server, review(make_pod(mount(readOnly=True), main={"env": env})))
@@ -87,7 +87,7 @@ async def test_warnings_are_as_short_as_the_api_server_wants_them(server, known)
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a known cache"])
-async def test_a_claim_of_a_cache_that_the_watch_has_not_reported_is_looked_up(server, known, beside):
+async def test_claim_of_cache_missing_from_watch_is_looked_up(server, known, beside):
     known["stored"] = [make_cache("late")]
     pod = make_pod(mount(readOnly=True), claim="late")
     if beside:
@@ -99,18 +99,18 @@ async def test_a_claim_of_a_cache_that_the_watch_has_not_reported_is_looked_up(s
     assert known["looked_up"] == [(NAMESPACE, ["late"])]
 
 
-async def test_what_is_looked_up_replaces_what_the_watch_reported(server, known):
+async def test_looked_up_cache_replaces_version_from_watch(server, known):
     known["caches"] = [make_cache("shared", "", spec={"workload_namespaces": ("elsewhere",)})]
     known["stored"] = [make_cache("shared", "", spec={"workload_namespaces": ("elsewhere", NAMESPACE)})]
     assert "patch" in await ask(server, review(make_pod(mount(readOnly=True), claim="shared")))
 
 
-async def test_an_unknown_claim_is_looked_up_once(server, known):
+async def test_unknown_claim_is_looked_up_once(server, known):
     assert await ask(server, review(make_pod(mount(), claim="data"))) == {"uid": "u-1", "allowed": True}
     assert known["looked_up"] == [(NAMESPACE, ["data"])]
 
 
-async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(server, known):
+async def test_cache_in_annotation_that_is_missing_from_watch_is_looked_up(server, known):
     pod = make_pod(mount(), claim="data", annotations={CACHE_MOUNT_ANNOTATION: "nothing"})
     answer = await ask(server, review(pod))
     assert "existing caches: kernels" in answer["status"]["message"]
@@ -120,7 +120,7 @@ async def test_an_annotation_may_name_caches_that_the_watch_has_not_reported(ser
     assert "patch" in await ask(server, review(pod))
 
 
-async def test_nothing_is_answered_while_no_cache_has_been_read(server, known):
+async def test_webhook_returns_503_until_caches_are_read(server, known):
     known["caches"] = None
     assert (await server.handle("POST", PATH, review(make_pod(mount())))).status == 503
     assert known["looked_up"] == []
@@ -138,11 +138,11 @@ async def test_nothing_is_answered_while_no_cache_has_been_read(server, known):
         ("POST", PATH, b"[" * 100_000, 400),
     ],
 )
-async def test_what_is_no_review_is_refused(server, method, path, body, status):
+async def test_invalid_admission_review_is_rejected(server, method, path, body, status):
     assert (await server.handle(method, path, body)).status == status
 
 
-async def test_silent_connections_that_announce_large_bodies_keep_no_review_from_being_answered():
+async def test_idle_connections_with_large_bodies_do_not_block_reviews():
     listen, stop = Listen("127.0.0.1", free_port()), asyncio.Event()
     serving = asyncio.create_task(WebhookServer(listen, lambda: [make_cache()], Tools(IMAGE)).run(stop))
     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_silent_connections_that_announce_large_bodies_keep_no_review_from
         await serving
 
 
-async def test_a_response_does_not_repeat_what_a_client_sends(server):
+async def test_response_does_not_repeat_client_input(server):
     long = "u" * (3 << 20)
     valid = review(make_pod(mount()))
     for body in (review(make_pod(mount()), uid=long), valid.replace(b"admission.k8s.io/v1", long.encode())):

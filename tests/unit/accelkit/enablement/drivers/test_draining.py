@@ -67,29 +67,29 @@ def build_static_pod(**given):
         (["accelkit.io/cards"], [], True),
     ],
 )
-def test_pods_with_cards_of_the_vendor_leave_and_what_is_not_known_counts(resources, cards, uses):
+def test_pods_with_cards_of_vendor_or_unknown_cards_are_drained(resources, cards, uses):
     assert users().includes(pod(resources=resources, cards=cards)) is uses
 
 
-def test_an_annotation_that_is_no_assignment_counts_as_use():
+def test_invalid_assignment_counts_as_card_use():
     found = pod(resources=["accelkit.io/memory"], cards=["card-1"])
     found.metadata.annotations = {"accelkit.io/assignment": "{"}
     assert users().includes(found)
     assert users(cards=None).includes(pod(resources=["accelkit.io/memory"], cards=["card-1"]))
 
 
-def test_claims_and_init_containers_count():
+def test_resource_claims_and_init_containers_count_as_card_use():
     assert users().includes(pod(resourceClaims=[{"name": "gpu"}]))
     container = {"name": "init", "resources": {"requests": {"nvidia.com/gpu": 1}}}
     assert users().includes(pod(initContainers=[container]))
 
 
-def test_without_a_vendor_all_cards_count():
+def test_cards_of_all_vendors_count_without_vendor_filter():
     assert users(vendor="").includes(pod(resources=["amd.com/gpu"]))
     assert users(vendor="").includes(pod(resources=["accelkit.io/memory"], cards=["card-1"]))
 
 
-def test_the_lowest_priority_leaves_first_and_the_others_wait():
+def test_pods_with_lowest_priority_are_evicted_first():
     gpu = ["nvidia.com/gpu"]
     pods = [
         pod("high", resources=gpu, priority=1000),
@@ -108,13 +108,13 @@ def test_the_lowest_priority_leaves_first_and_the_others_wait():
 
 
 @pytest.mark.parametrize(("owner", "controls"), [("DaemonSet", False), ("Node", True)])
-def test_an_owner_that_controls_nothing_or_is_a_node_keeps_no_pod_on_the_node(owner, controls):
+def test_pod_with_node_owner_or_non_controller_owner_is_evicted(owner, controls):
     named = pod("named", resources=["nvidia.com/gpu"], owner=owner, controls=controls)
     waves = plan_waves([named], users())
     assert (waves.next, waves.staying) == ((named,), ())
 
 
-def test_nobody_leaves_a_node_that_nobody_uses():
+def test_node_without_card_users_needs_no_eviction():
     waves = plan_waves([pod()], users())
     assert (waves.next, waves.later, waves.staying) == ((), 0, ())
 
@@ -133,12 +133,12 @@ def test_nobody_leaves_a_node_that_nobody_uses():
         ((build_card(driver="550", health=Health.UNKNOWN),), "550", ""),
     ],
 )
-def test_a_driver_works_where_the_agent_says_so(cards, target, reason):
+def test_driver_validation_follows_cards_reported_by_agent(cards, target, reason):
     found = validate(build_node("a", cards=cards, cordoned=True), "nvidia", target)
     assert (found.works, found.reason) == (not reason, reason or None)
 
 
-def test_a_node_that_is_away_is_waited_for():
+def test_validation_waits_for_node_that_is_not_ready():
     assert validate(build_node("a", cards=(build_card(),), ready="Unknown"), "nvidia", "").reason == "NodeNotReady"
 
 
@@ -151,7 +151,7 @@ def test_a_node_that_is_away_is_waited_for():
         (StageResult(Outcome.FAIL, "NoDevice", found_at=20.0, state=NodeState(boot_id="boot-0")), True),
     ],
 )
-def test_the_stage_that_checks_drivers_has_a_say_for_this_boot_since_the_upgrade_began(result, works):
+def test_driver_check_counts_only_for_this_boot_and_upgrade(result, works):
     record = StageRecord({Stage.DRIVER_CHECK: result})
     node = build_node("a", cards=(build_card(driver="550"),), annotations={STAGES_ANNOTATION: write_record(record)})
     assert validate(node, "nvidia", "550", began_at=10.0).works is works

@@ -56,7 +56,7 @@ async def plan(api, **changed):
     return await plan_cluster(api, DRIVERS, **(given | changed))
 
 
-async def test_a_cluster_is_planned_as_it_is():
+async def test_cluster_plan_lists_driver_sets_labels_and_obsolete_sets():
     api = cluster(write_node("a", recorded=KERNEL), write_node("b", kernel=OTHER), write_node("c", vendors=()))
     api.store(
         SETS,
@@ -75,7 +75,7 @@ async def test_a_cluster_is_planned_as_it_is():
 GIVEN = {"a": {"nvidia": "NVIDIA's gpu-operator"}}
 
 
-async def test_a_driver_that_somebody_else_loads_is_left_to_them_and_told():
+async def test_driver_loaded_by_another_operator_is_reported_and_not_managed():
     found = await plan(cluster(write_node("a"), write_node("b")), foreign=GIVEN)
     assert [each.nodes for each in found.plan.sets] == [("b",)]
     assert set(found.plan.labels) == {"b"}
@@ -93,13 +93,13 @@ async def test_a_driver_that_somebody_else_loads_is_left_to_them_and_told():
     ],
     ids=["for other cards", "where accelkit's driver is"],
 )
-async def test_what_somebody_else_loads_leaves_nothing_out(node, foreign):
+async def test_unrelated_foreign_driver_does_not_exclude_node(node, foreign):
     found = await plan(cluster(node), foreign=foreign)
     assert [each.nodes for each in found.plan.sets] == [("a",)]
     assert [each.reason for each in found.plan.problems if each.reason == "DriverOwned"] == []
 
 
-async def test_who_else_loads_drivers_is_found_and_accelkits_own_modules_are_nobody_elses():
+async def test_foreign_drivers_are_found_without_kmm_modules_of_accelkit():
     module = "kmm.node.kubernetes.io/{}.ready".format
     api = cluster(
         write_node("a", labels={"nvidia.com/gpu.deploy.driver": "true"}),
@@ -120,13 +120,13 @@ async def test_who_else_loads_drivers_is_found_and_accelkits_own_modules_are_nob
     }
 
 
-async def test_nodes_are_chosen_by_labels():
+async def test_nodes_are_selected_by_labels():
     api = cluster(write_node("a", labels={"pool": "gpu"}), write_node("b"))
     found = await plan(api, node_selector={"pool": "gpu"})
     assert [each.nodes for each in found.plan.sets] == [("a",)]
 
 
-async def test_where_drivers_run_in_no_containers_their_sets_are_obsolete():
+async def test_driver_sets_are_obsolete_if_drivers_do_not_run_in_containers():
     api = cluster(write_node("a", recorded=KERNEL), write_node("b", cordoned=True))
     api.store(SETS, {"metadata": {"name": "former", "namespace": "accelkit", "labels": LABELS}})
     found = await plan(api, in_containers=False)
@@ -134,7 +134,7 @@ async def test_where_drivers_run_in_no_containers_their_sets_are_obsolete():
     assert (found.plan.sets, found.obsolete.occupied) == ((), ("former",))
 
 
-async def test_outdated_are_nodes_with_other_pods_other_drivers_or_unfinished_upgrades():
+async def test_outdated_nodes_have_other_pods_other_drivers_or_unfinished_upgrades():
     record = write_record(UpgradeRecord(Phase.DRAIN, "550", ours=True))
     api = cluster(
         write_node("pod", recorded=KERNEL, cards=(build_card(driver="550"),)),
@@ -150,7 +150,7 @@ async def test_outdated_are_nodes_with_other_pods_other_drivers_or_unfinished_up
     assert found == {"agent": False, "foreign": True, "pod": False, "resumed": False}
 
 
-async def test_the_kernel_is_recorded_and_forgotten_and_cordons_stay():
+async def test_kernel_labels_are_written_and_removed_without_changing_cordons():
     node = write_node("a", cordoned=True, annotations={DRIVER_UPGRADE_ANNOTATION: "{}"})
     api = cluster(node, write_node("b"))
     await record_kernels(api, {"a": {DRIVER_KERNEL_LABEL: KERNEL}, "gone": {DRIVER_KERNEL_LABEL: KERNEL}})
@@ -162,7 +162,7 @@ async def test_the_kernel_is_recorded_and_forgotten_and_cordons_stay():
     assert api.objects[build_node_path("a")]["spec"] == {"unschedulable": True}
 
 
-async def test_kmm_is_known_by_its_resource_definition():
+async def test_kmm_is_detected_by_its_custom_resource_definition():
     api = cluster()
     assert not await has_module_manager(api)
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -194,7 +194,7 @@ def report(driver):
     return act
 
 
-async def test_pods_of_other_images_are_deleted_and_the_driver_is_waited_for():
+async def test_rollout_deletes_pods_of_other_images_and_waits_for_driver():
     api = cluster(write_node("a", cards=(build_card(driver="535"),)))
     add_pod(api, "old", "a", "i:old")
     add_pod(api, "elsewhere", "b", "i:old")
@@ -204,7 +204,7 @@ async def test_pods_of_other_images_are_deleted_and_the_driver_is_waited_for():
     assert rollout.time == 4
 
 
-async def test_a_desired_pod_stays():
+async def test_rollout_keeps_pod_with_desired_image():
     api = cluster(write_node("a", cards=(build_card(driver="550"),)))
     add_pod(api, "new", "a", IMAGE)
     assert await Rollout(api).wait() == []
@@ -215,21 +215,21 @@ async def test_a_desired_pod_stays():
     ("ready", "driver", "says"),
     [(False, "550", "DriverPodNotReady"), (True, "535", "DriverOther: its cards report 535, but 550 is required")],
 )
-async def test_at_the_deadline_it_says_what_was_seen_last(ready, driver, says):
+async def test_rollout_reports_last_observed_state_at_deadline(ready, driver, says):
     api = cluster(write_node("a", cards=(build_card(driver=driver),)))
     add_pod(api, "new", "a", IMAGE, ready=ready)
     with pytest.raises(ServiceError, match=says):
         await Rollout(api).wait()
 
 
-async def test_check_mode_says_which_pods_would_go():
+async def test_check_mode_returns_pods_that_would_be_deleted():
     api = cluster(write_node("a"))
     add_pod(api, "old", "a", "i:old")
     assert await Rollout(api).wait(check=True) == ["old"]
     assert api.writes == []
 
 
-async def test_an_api_server_that_does_not_answer_is_asked_again():
+async def test_rollout_retries_unavailable_api_server():
     api = cluster(write_node("a", cards=(build_card(driver="550"),)))
     api.fail(ApiError("no answer"), "GET", times=2)
     assert await Rollout(api).wait(desired=None) == []
@@ -246,14 +246,14 @@ apiserver_request_total{group="batch"} 1
 """
 
 
-def test_the_api_server_counts_who_uses_what_goes():
+def test_requested_deprecated_apis_are_parsed_from_metrics():
     assert parse_requested_apis(METRICS) == (
         RequestedApi("batch/v1beta1", "cronjobs", "1.25"),
         RequestedApi("v1", "endpoints", ""),
     )
 
 
-def test_devices_tell_which_gates_they_need():
+def test_slice_fields_are_collected_from_devices():
     assert find_fields([]) == frozenset()
     assert find_fields([{"name": "gpu"}]) == {"devices"}
     assert find_fields([{"name": "gpu", "allowMultipleAllocations": True, "taints": []}]) == {
@@ -263,7 +263,7 @@ def test_devices_tell_which_gates_they_need():
     assert "consumesCounters" in find_fields([{"name": "gpu", "basic": {"consumesCounters": [{}]}}])
 
 
-async def test_slices_are_read_in_the_version_that_is_served_and_a_refusal_is_unknown():
+async def test_resource_slices_are_read_in_served_version_and_refusal_is_unknown():
     api = cluster()
     api.fail(ApiError("no such kind", status=HTTPStatus.NOT_FOUND), "GET", "/v1/resourceslices")
     api.fail(ApiError("no such kind", status=HTTPStatus.NOT_FOUND), "GET", "/v1beta2/resourceslices")

@@ -53,7 +53,7 @@ def node(request, tmp_path):
     return Node(tmp_path, *request.param)
 
 
-def test_a_driver_comes_and_goes(node):
+def test_driver_is_detected_after_load_and_missing_after_unload(node):
     assert len(node.tell_missing()) == 2
     driver = StandinDriver(node.host, KERNEL)
     assert driver.load(KERNEL)
@@ -70,7 +70,7 @@ def test_a_driver_comes_and_goes(node):
     assert node.find_libraries() <= {LibraryState.MISSING}
 
 
-def test_a_kernel_that_was_updated_takes_the_former_driver_no_more(node):
+def test_driver_of_former_kernel_does_not_load_after_kernel_update(node):
     driver = StandinDriver(node.host, KERNEL)
     assert driver.load(KERNEL)
     seen = node.look()
@@ -85,7 +85,7 @@ def test_a_kernel_that_was_updated_takes_the_former_driver_no_more(node):
     assert [card.id for card in again.cards] == [card.id for card in seen.cards]
 
 
-def test_what_a_driver_leaves_is_what_was_there_before(node):
+def test_unload_restores_files_that_existed_before_load(node):
     def read():
         return {
             str(path.relative_to(node.root)): path.read_bytes() if path.is_file() else b""

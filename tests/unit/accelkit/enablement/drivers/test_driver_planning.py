@@ -26,7 +26,7 @@ def plan(*nodes, drivers=DRIVERS):
     return plan_drivers(nodes, drivers, "accelkit-driver")
 
 
-def test_nodes_of_one_kernel_share_a_set_and_each_kernel_has_its_own():
+def test_nodes_of_one_kernel_share_driver_set():
     made = plan(build_node("b"), build_node("a"), build_node("c", kernel=OTHER), build_node("d", vendors=()))
     assert [(each.kernel, each.nodes, each.version) for each in made.sets] == [
         (KERNEL, ("a", "b"), "550.54.14"),
@@ -41,14 +41,14 @@ def test_nodes_of_one_kernel_share_a_set_and_each_kernel_has_its_own():
     }
 
 
-def test_each_vendor_has_a_set_of_its_own_and_vendors_that_nobody_configured_have_none():
+def test_each_configured_vendor_receives_own_driver_set():
     drivers = read_drivers({"nvidia": {"image": "n:1"}, "amd": {"image": "a:1"}})
     made = plan(build_node("a", vendors=("nvidia", "amd", "intel")), drivers=drivers)
     assert [(each.vendor, each.image) for each in made.sets] == [("amd", "a:1"), ("nvidia", "n:1")]
     assert len({each.name for each in made.sets}) == 2
 
 
-def test_what_is_labelled_for_one_vendor_is_not_for_another():
+def test_driver_label_of_one_vendor_does_not_apply_to_another_vendor():
     drivers = read_drivers({"nvidia": {"image": "n:1"}, "amd": {"image": "a:1"}})
     node = build_node("a", recorded=KERNEL, cards=(build_card(vendor="amd"),), cordoned=True)
     assert [each.vendor for each in plan(node, drivers=drivers).sets] == ["nvidia"]
@@ -56,7 +56,7 @@ def test_what_is_labelled_for_one_vendor_is_not_for_another():
     assert plan(ready, drivers=drivers).labels == {"a": {"accelkit.io/driver-vendor.amd": "true"}}
 
 
-def test_the_vendor_is_that_of_the_inventory_also_without_labels():
+def test_vendor_is_read_from_inventory_without_labels():
     made = plan(build_node("a", vendors=(), cards=(build_card(),)))
     assert [each.nodes for each in made.sets] == [("a",)]
 
@@ -74,7 +74,7 @@ def test_the_vendor_is_that_of_the_inventory_also_without_labels():
         ({"kernel": "5" * 129}, "KernelUnknown"),
     ],
 )
-def test_nodes_that_are_not_ready_or_cordoned_are_told_and_get_nothing(changed, reason):
+def test_unready_or_cordoned_nodes_are_reported_and_get_no_driver_set(changed, reason):
     made = plan(build_node("a", **changed))
     assert (made.sets, made.labels) == ((), {})
     [problem] = made.problems
@@ -82,12 +82,12 @@ def test_nodes_that_are_not_ready_or_cordoned_are_told_and_get_nothing(changed, 
 
 
 @pytest.mark.parametrize(("recorded", "sets"), [(KERNEL, [("a",)]), (OTHER, [])], ids=["its kernel", "a new kernel"])
-def test_a_cordoned_node_keeps_what_it_has_and_is_not_moved_to_another_set(recorded, sets):
+def test_cordoned_node_keeps_its_driver_set(recorded, sets):
     made = plan(build_node("a", cordoned=True, recorded=recorded))
     assert ([each.nodes for each in made.sets], made.labels) == (sets, {})
 
 
-def test_one_kernel_under_two_systems_is_wrong_and_names_the_nodes():
+def test_one_kernel_on_two_operating_systems_is_reported_with_nodes():
     made = plan(build_node("a"), build_node("b", os_image="Rocky Linux 9.4 (Blue Onyx)"))
     assert made.sets == ()
     [problem] = made.problems
@@ -95,7 +95,7 @@ def test_one_kernel_under_two_systems_is_wrong_and_names_the_nodes():
     assert "rhel9.4: a; rocky9.4: b" in str(problem)
 
 
-def test_patch_levels_of_one_system_are_one():
+def test_patch_levels_of_one_operating_system_share_driver_set():
     images = ["Ubuntu 22.04.4 LTS", "Ubuntu 22.04.5 LTS"]
     made = plan(*(build_node(name, os_image=image) for name, image in zip("ab", images, strict=True)))
     assert [each.system for each in made.sets] == ["ubuntu22.04"]
@@ -113,22 +113,22 @@ def test_patch_levels_of_one_system_are_one():
         ("", ""),
     ],
 )
-def test_systems_are_named_as_tags_name_them(image, system):
+def test_operating_systems_are_named_as_in_image_tags(image, system):
     assert str(read_system(image, {})) == system
 
 
-def test_labels_of_node_feature_discovery_say_the_system_exactly():
+def test_operating_system_is_read_from_node_feature_discovery_labels():
     prefix = "feature.node.kubernetes.io/system-os_release"
     assert str(read_system("Something", {f"{prefix}.ID": "rhel", f"{prefix}.VERSION_ID": "9.2"})) == "rhel9.2"
 
 
-def test_a_system_that_a_kubelet_makes_up_fills_no_object():
+def test_operating_system_name_is_truncated():
     assert len(str(read_system(f"{'x' * 10**6} {'9' * 10**6}", {}))) == 64
     prefix = "feature.node.kubernetes.io/system-os_release"
     assert len(str(read_system("", {f"{prefix}.ID": "x" * 63, f"{prefix}.VERSION_ID": "9" * 63}))) == 64
 
 
-def test_the_first_mapping_that_matches_wins_and_the_pattern_is_for_the_rest():
+def test_first_matching_kernel_mapping_wins_and_default_image_is_fallback():
     mappings = [
         {"literal": OTHER, "image": "literal:1"},
         {"regexp": "el9", "image": "nine:${KERNEL_XYZ}"},
@@ -146,12 +146,12 @@ def test_the_first_mapping_that_matches_wins_and_the_pattern_is_for_the_rest():
     assert [(each.reason, each.nodes) for each in made.problems] == [("NoDriverImage", ("b",))]
 
 
-def test_a_literal_is_no_pattern():
+def test_literal_kernel_mapping_is_not_treated_as_pattern():
     only = read_drivers({"nvidia": {"kernel_mappings": [{"literal": KERNEL.replace(".", "x"), "image": "i:1"}]}})
     assert plan(build_node("a"), drivers=only).sets == ()
 
 
-def test_an_image_that_names_the_system_needs_it():
+def test_image_with_operating_system_placeholder_needs_operating_system():
     [problem] = plan(build_node("a", os_image="")).problems
     assert problem.reason == "SystemUnknown"
     assert plan(build_node("a", os_image=""), drivers=read_drivers({"nvidia": {"image": "i:1"}})).sets != ()
@@ -168,12 +168,12 @@ def test_an_image_that_names_the_system_needs_it():
         ({"nvidia": None}, "nvidia"),
     ],
 )
-def test_wrong_settings_are_refused(given, says):
+def test_invalid_driver_settings_are_rejected(given, says):
     with pytest.raises(ConfigurationError, match=re.escape(says)):
         read_drivers(given)
 
 
-def test_names_are_bounded_and_differ_where_kernels_do():
+def test_driver_set_names_are_valid_and_unique_per_kernel():
     long = "6.8.0-" + "very-long-flavour-" * 5
     names = {build_name("accelkit-driver", "nvidia", kernel) for kernel in (long + "a", long + "b", KERNEL, OTHER)}
     assert len(names) == 4
@@ -184,14 +184,14 @@ def test_names_are_bounded_and_differ_where_kernels_do():
         assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", name)
 
 
-def test_two_kernels_that_would_share_a_name_do_not():
+def test_similar_kernels_get_different_driver_set_names():
     made = plan(build_node("a", kernel="6.1.0-a_b"), build_node("b", kernel="6.1.0-a-b"))
     assert len({each.name for each in made.sets}) == 2
     assert len({each.label for each in made.sets}) == 2
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, "6.8.0-1015+fips", "6." + "1" * 80, "_6.1_", ""])
-def test_labels_are_values_that_kubernetes_takes(kernel):
+def test_kernel_labels_are_valid_label_values(kernel):
     label = build_label(kernel)
     assert len(label) <= 63
     assert re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?", label)
@@ -208,7 +208,7 @@ def driver_set(name, *, desired=0, misscheduled=0, generation=1, observed=1):
     return msgspec.convert({"metadata": {"name": name, "generation": generation}, "status": status}, DriverSet)
 
 
-def test_obsolete_sets_are_deleted_only_where_they_want_no_pod_and_have_none():
+def test_obsolete_driver_sets_are_deleted_only_without_pods():
     existing = [
         driver_set("wanted"),
         driver_set("idle"),
@@ -222,7 +222,7 @@ def test_obsolete_sets_are_deleted_only_where_they_want_no_pod_and_have_none():
     assert found.occupied == ("behind", "desired", "misscheduled", "unknown")
 
 
-def test_a_kernel_that_is_not_the_recorded_one_voids_all_else():
+def test_kernel_mismatch_hides_other_mismatches():
     node = build_node("a", recorded=OTHER, cards=(build_card(driver="1"),))
     [problem] = find_mismatches([node], DRIVERS)
     assert (problem.reason, problem.wrong) == ("KernelDriverMismatch", True)
@@ -239,12 +239,12 @@ def test_a_kernel_that_is_not_the_recorded_one_voids_all_else():
         ((build_card(driver="550.54.14"),), None, None),
     ],
 )
-def test_the_driver_that_agents_report_is_compared(cards, reason, wrong):
+def test_driver_version_from_agent_is_compared_with_target(cards, reason, wrong):
     found = list(find_mismatches([build_node("a", recorded=KERNEL, cards=cards)], DRIVERS))
     assert [(each.reason, each.wrong) for each in found] == ([(reason, wrong)] if reason else [])
 
 
-def test_where_any_driver_will_do_none_is_wrong():
+def test_no_mismatch_is_reported_without_target_version():
     assert list(find_mismatches([build_node("a")], read_drivers({"nvidia": {"image": "i:1"}}))) == []
     assert list(find_mismatches([build_node("a", vendors=())], DRIVERS)) == []
 
@@ -258,7 +258,7 @@ BUILD = {
 }
 
 
-def test_images_that_are_not_there_are_built_and_others_are_not():
+def test_only_missing_images_are_built():
     drivers = read_drivers({"nvidia": {"image": "i:${KERNEL_FULL_VERSION}", "build": BUILD}})
     sets = plan(build_node("a", kernel="6.1+x"), drivers=drivers).sets
     systems = {"a": System("rhel", "9.4")}
@@ -283,7 +283,7 @@ def test_images_that_are_not_there_are_built_and_others_are_not():
     assert plan_builds(sets, without, {"i:6.1_x": False}, systems) == ()
 
 
-def test_packages_are_pinned_to_the_kernel_itself():
+def test_packages_are_pinned_to_kernel_and_driver_version():
     packages = ["nvidia-driver-${DRIVER_VERSION}", "kmod-nvidia-${KERNEL_FULL_VERSION}"]
     drivers = read_drivers({"nvidia": {"version": "550", "packages": packages}})
     nodes = [build_node("a", kernel="6.1+x"), build_node("b", vendors=()), build_node("c", vendors=("amd",))]

@@ -46,7 +46,7 @@ def with_image(present):
     return FutureFacts(images={f"quay.io/acme/nvidia:550-{OTHER}": present})
 
 
-def test_the_kernel_that_runs_works_and_so_does_any_without_cards():
+def test_running_kernel_and_nodes_without_cards_work():
     assert ask(build_node("a"), FutureVersions(kernel=KERNEL)) == ("yes", "Works")
     assert kernel(node=build_node("a", vendors=())) == ("yes", "Works")
 
@@ -61,25 +61,25 @@ def test_the_kernel_that_runs_works_and_so_does_any_without_cards():
     ],
 )
 @pytest.mark.parametrize("mode", ["container", "kmm"])
-def test_a_kernel_works_where_its_image_is_there(present, build, expected, mode):
+def test_kernel_works_if_its_driver_image_exists(present, build, expected, mode):
     how = delivery(mode, module_manager=True, **({"build": build} if build else {}))
     assert kernel(facts=with_image(present), how=how) == expected
 
 
-def test_an_image_that_nobody_looked_for_is_unknown():
+def test_image_that_was_not_looked_up_is_unknown():
     assert kernel() == ("unknown", "ImageUnknown")
 
 
-def test_a_kernel_that_no_mapping_names_does_not_work():
+def test_kernel_without_mapping_does_not_work():
     how = delivery(image="", kernel_mappings=[{"literal": KERNEL, "image": "i:1"}])
     assert kernel(how=how) == ("no", "NoDriverImage")
 
 
-def test_a_system_that_is_not_known_leaves_the_answer_open():
+def test_kernel_is_unknown_if_operating_system_is_unknown():
     assert kernel(node=build_node("a", os_image=""), how=delivery(image="i:${OS}")) == ("unknown", "SystemUnknown")
 
 
-def test_of_several_vendors_the_worst_counts():
+def test_worst_answer_of_several_vendors_counts():
     node = build_node("a", vendors=("nvidia", "amd"))
     assert kernel(node=node, facts=with_image(True)) == ("unknown", "NotConfigured")
 
@@ -95,11 +95,11 @@ def test_of_several_vendors_the_worst_counts():
         ("kmm", {}, ("no", "NoModuleManager")),
     ],
 )
-def test_other_modes_answer_by_what_their_source_said(mode, packages, expected):
+def test_other_driver_modes_use_result_of_their_source(mode, packages, expected):
     assert kernel(facts=FutureFacts(packages=packages), how=delivery(mode)) == expected
 
 
-def test_the_images_that_an_answer_needs_are_listed():
+def test_list_images_returns_images_needed_for_answer():
     nodes = [build_node("a"), build_node("b", vendors=("amd",))]
     assert list_images(nodes, delivery(), OTHER) == {f"quay.io/acme/nvidia:550-{OTHER}"}
     assert list_images(nodes, delivery(), "", "570") == {f"quay.io/acme/nvidia:570-{KERNEL}"}
@@ -127,17 +127,17 @@ def kubernetes(version, facts=KNOWN, **changed):
         ("2.0", {}, ("unknown", "VersionUnreadable")),
     ],
 )
-def test_versions_are_held_to_the_skew_that_kubernetes_allows(version, changed, expected):
+def test_kubernetes_version_respects_version_skew_policy(version, changed, expected):
     assert kubernetes(version, **changed) == expected
 
 
-def test_kubelets_may_be_two_minor_versions_older_before_1_28():
+def test_kubelet_skew_is_two_minor_versions_before_1_28():
     facts = served("v1.26.1")
     assert kubernetes("1.27", facts, kubelet="v1.25.1") == ("yes", "Works")
     assert kubernetes("1.27", facts, kubelet="v1.24.1") == ("no", "KubeletTooOld")
 
 
-def test_versions_beyond_the_table_are_unknown():
+def test_kubernetes_version_newer_than_table_is_unknown():
     newest = read_minor(load_table().newest)
     facts = served(f"v1.{newest}.0")
     assert kubernetes(f"1.{newest + 1}", facts, kubelet=f"v1.{newest}.0") == ("unknown", "NewerThanKnown")
@@ -154,7 +154,7 @@ def test_versions_beyond_the_table_are_unknown():
         ((RequestedApi("v1", "endpoints", ""),), ("yes", "Works")),
     ],
 )
-def test_apis_that_go_are_those_that_the_api_server_counts(requested, expected):
+def test_removed_apis_that_clients_request_are_reported(requested, expected):
     assert kubernetes("1.35", served("v1.34.4", requested=requested)) == expected
 
 
@@ -169,7 +169,7 @@ def test_apis_that_go_are_those_that_the_api_server_counts(requested, expected):
         ("v1.35.1", "taints", ("unknown", "GateOff")),
     ],
 )
-def test_devices_need_their_feature_gates(server, field, expected):
+def test_devices_require_their_feature_gates(server, field, expected):
     target = f"1.{read_minor(server) + 1}"
     facts = served(server, slice_fields={"a": frozenset({field})})
     assert kubernetes(target, facts, kubelet=server) == expected
@@ -177,16 +177,16 @@ def test_devices_need_their_feature_gates(server, field, expected):
     assert kubernetes(target, elsewhere, kubelet=server) == ("yes", "Works")
 
 
-def test_slices_that_could_not_be_read_leave_the_answer_open():
+def test_answer_is_unknown_if_resource_slices_are_unreadable():
     assert kubernetes("1.35", FutureFacts(server="v1.34.4", requested=())) == ("unknown", "DevicesUnknown")
 
 
-def test_every_kind_that_the_playbooks_apply_is_served_by_every_version_of_the_table():
+def test_applied_kinds_are_served_by_every_version_in_table():
     newest = read_minor(load_table().newest)
     assert [list_lost_kinds(minor) for minor in range(21, newest + 1)] == [[]] * (newest - 20)
 
 
-def test_the_table_is_written_as_it_is_read():
+def test_version_table_has_valid_entries():
     for names in load_table().removed.values():
         assert all(re.fullmatch(r"[a-z0-9.]+/v\d+\w* [a-z]+", name) for name in names)
     for gate in load_table().gates.values():
@@ -220,19 +220,19 @@ def driver(version, caches, *, cards=CARDS, mode="preinstalled", vendor="", **fa
         ("new", {"c": cache(84)}, ("unknown", "CachesUncertain")),
     ],
 )
-def test_a_driver_works_where_the_caches_that_load_today_load_still(version, caches, expected):
+def test_driver_works_if_currently_compatible_caches_remain_compatible(version, caches, expected):
     assert driver(version, caches) == expected
 
 
-def test_caches_for_cards_that_nobody_knows_are_unknown():
+def test_caches_for_unknown_cards_are_unknown():
     assert driver("550", {"c": cache(84)}, cards=None) == ("unknown", "CardsUnknown")
 
 
-def test_another_vendor_is_not_concerned():
+def test_caches_of_another_vendor_do_not_affect_driver():
     assert driver("535.104.05", {"c": cache(84)}, vendor="amd") == ("yes", "Works")
 
 
-def test_a_driver_in_a_container_needs_its_image():
+def test_containerized_driver_needs_existing_image():
     images = {f"quay.io/acme/nvidia:570-{KERNEL}": False}
     assert driver("570", {}, mode="container", images=images) == ("no", "ImageMissing")
     assert driver("570", {}, mode="container", images=dict.fromkeys(images, True)) == ("yes", "Works")
@@ -242,14 +242,14 @@ def test_a_driver_in_a_container_needs_its_image():
 @pytest.mark.parametrize(
     ("mode", "there"), [("preinstalled", "has to be installed on the host"), ("container", "is available")]
 )
-def test_only_what_was_looked_for_is_said_to_be_there(mode, there):
+def test_evidence_reports_driver_as_available_only_if_checked(mode, there):
     known = FutureFacts(caches={}, images={f"quay.io/acme/nvidia:570-{KERNEL}": True})
     [answer] = judge_future([build_node("a")], FutureVersions(driver="570"), delivery(mode), known)
     assert answer.works is Works.YES
     assert answer.evidence.startswith(f"the driver 570 {there}, and ")
 
 
-def test_all_questions_are_answered_for_all_nodes():
+def test_every_question_is_answered_for_every_node():
     question = FutureVersions(kernel=OTHER, kubernetes="1.35", driver="570")
     found = judge_future([build_node("a"), build_node("b")], question, delivery(), FutureFacts())
     assert [(each.node, each.aspect.value) for each in found] == [

@@ -18,7 +18,7 @@ def put(api, name, *, namespace="", digest="", image="registry.example.org/k:1")
     api.store(collection, {"metadata": metadata, "spec": {"image": image}, "status": status})
 
 
-async def test_what_nobody_verified_in_a_namespace_is_not_asked_for_and_an_image_is_once(api, monkeypatch):
+async def test_unverified_namespaced_caches_are_skipped_and_images_are_read_once(api, monkeypatch):
     asked = []
 
     async def read(_client, image, digest):
@@ -34,7 +34,7 @@ async def test_what_nobody_verified_in_a_namespace_is_not_asked_for_and_an_image
     assert sorted(asked) == [("registry.example.org/k:1", ""), ("registry.example.org/k:1", DIGEST)]
 
 
-async def test_registries_that_do_not_answer_hold_nobody_up_for_long(api, monkeypatch):
+async def test_unresponsive_registries_do_not_delay_cache_reading(api, monkeypatch):
     monkeypatch.setattr(reading, "_CACHES_SECONDS", 0.05)
 
     async def read(_client, image, _digest):

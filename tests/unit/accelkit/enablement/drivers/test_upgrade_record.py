@@ -48,7 +48,7 @@ def run_until(start, phase):
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_a_whole_upgrade_leaves_the_node_as_it_was(cordoned):
+def test_completed_upgrade_restores_node(cordoned):
     start = node(cordoned=cordoned)
     found = run_until(start, Phase.VALIDATE)
     assert found.unschedulable
@@ -60,7 +60,7 @@ def test_a_whole_upgrade_leaves_the_node_as_it_was(cordoned):
 
 @pytest.mark.parametrize("cordoned", [False, True])
 @pytest.mark.parametrize("phase", [Phase.DRAIN, Phase.UPGRADE, Phase.VALIDATE])
-def test_after_an_interruption_the_next_run_goes_on_in_the_same_phase(phase, cordoned):
+def test_interrupted_upgrade_resumes_in_same_phase(phase, cordoned):
     start = node(cordoned=cordoned)
     found = run_until(start, phase)
     # Where nothing goes on, the uncordon alone ends it.
@@ -75,7 +75,7 @@ def test_after_an_interruption_the_next_run_goes_on_in_the_same_phase(phase, cor
 
 
 @pytest.mark.parametrize("phase", [Phase.DRAIN, Phase.UPGRADE, Phase.VALIDATE])
-def test_who_uncordons_the_node_stops_the_run_and_the_next_one_begins_again(phase):
+def test_manual_uncordon_stops_run_and_next_run_restarts_upgrade(phase):
     found = msgspec.structs.replace(run_until(node(), phase), unschedulable=False)
     record = read_record(found)
     assert advance(found, record, Phase.VALIDATE, 3.0).refusal == "UncordonedByHand"
@@ -86,14 +86,14 @@ def test_who_uncordons_the_node_stops_the_run_and_the_next_one_begins_again(phas
     assert again.record.began_at == 100.0
 
 
-def test_a_foreign_cordon_that_was_lifted_becomes_ours():
+def test_lifted_foreign_cordon_is_replaced_by_owned_cordon():
     found = msgspec.structs.replace(run_until(node(cordoned=True), Phase.UPGRADE), unschedulable=False)
     again = begin(found, TARGET, 100.0)
     assert (again.record.ours, again.unschedulable) == (True, True)
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_another_target_begins_again_and_keeps_whose_cordon_it_is(cordoned):
+def test_changed_target_restarts_upgrade_and_keeps_cordon_owner(cordoned):
     found = run_until(node(cordoned=cordoned), Phase.VALIDATE)
     again = begin(found, "570.1", 100.0)
     assert (again.record.phase, again.record.target, again.record.ours) == (Phase.DRAIN, "570.1", not cordoned)
@@ -102,7 +102,7 @@ def test_another_target_begins_again_and_keeps_whose_cordon_it_is(cordoned):
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown", ""])
-def test_a_node_that_is_not_ready_is_not_begun(ready):
+def test_upgrade_does_not_begin_on_unready_node(ready):
     assert begin(node(ready=ready), TARGET, 1.0).refusal == "NodeNotReady"
     drained = msgspec.structs.replace(run_until(node(), Phase.DRAIN), ready=None)
     step = begin(drained, TARGET, 1.0)
@@ -110,14 +110,14 @@ def test_a_node_that_is_not_ready_is_not_begun(ready):
 
 
 @pytest.mark.parametrize("phase", [Phase.UPGRADE, Phase.VALIDATE])
-def test_a_node_that_its_upgrade_took_away_is_waited_for(phase):
+def test_node_that_became_unready_during_upgrade_is_not_refused(phase):
     away = msgspec.structs.replace(run_until(node(), phase), ready=False)
     step = begin(away, TARGET, 3.0)
     assert (step.refusal, step.record.phase) == (None, phase)
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_a_failure_is_told_on_the_node_which_is_uncordoned_all_the_same(cordoned):
+def test_failure_is_recorded_and_node_is_uncordoned(cordoned):
     found = run_until(node(cordoned=cordoned), Phase.VALIDATE)
     failed = apply(found, end(found, 3.0, reason="DriverOther", evidence="x" * 1000))
     assert failed.unschedulable is cordoned
@@ -131,7 +131,7 @@ def test_a_failure_is_told_on_the_node_which_is_uncordoned_all_the_same(cordoned
     assert (again.record.phase, again.record.ours, again.record.reason) == (Phase.DRAIN, not cordoned, "")
 
 
-def test_a_node_that_is_kept_cordoned_is_uncordoned_by_the_next_run():
+def test_node_kept_cordoned_after_failure_is_uncordoned_by_next_run():
     start = node()
     found = run_until(start, Phase.VALIDATE)
     failed = apply(found, end(found, 3.0, reason="DriverOther", evidence="x", keep_cordoned=True))
@@ -143,18 +143,18 @@ def test_a_node_that_is_kept_cordoned_is_uncordoned_by_the_next_run():
     assert apply(whole, end(whole, 101.0)) == start
 
 
-def test_a_foreign_cordon_is_not_kept_as_ours():
+def test_foreign_cordon_is_not_recorded_as_owned_after_failure():
     found = run_until(node(cordoned=True), Phase.VALIDATE)
     failed = apply(found, end(found, 3.0, reason="DriverOther", evidence="x", keep_cordoned=True))
     assert not read_record(failed).ours
 
 
-def test_phases_that_were_reached_before_change_nothing():
+def test_advance_to_current_phase_changes_nothing():
     found = run_until(node(), Phase.VALIDATE)
     assert not advance(found, read_record(found), Phase.UPGRADE, 9.0).changed
 
 
-def test_a_run_stops_where_another_one_began_again():
+def test_run_stops_if_another_run_restarted_upgrade():
     first = begin(node(), TARGET, 1.0).record
     second = apply(node(), begin(node(), TARGET, 2.0))
     assert advance(second, first, Phase.UPGRADE, 3.0).refusal == "Interrupted"
@@ -162,13 +162,13 @@ def test_a_run_stops_where_another_one_began_again():
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"phase": "drain", "version": 2}', '{"phase": "other"}', "x" * 5000])
-def test_a_record_that_cannot_be_read_is_left_alone(text):
+def test_unreadable_upgrade_record_is_not_modified(text):
     found = build_node("a", cordoned=True, annotations={DRIVER_UPGRADE_ANNOTATION: text})
     record = UpgradeRecord(Phase.DRAIN)
     steps = [begin(found, TARGET, 1.0), advance(found, record, Phase.UPGRADE, 1.0), end(found, 1.0)]
     assert {(step.refusal, step.changed, step.unschedulable) for step in steps} == {("RecordUnreadable", False, None)}
 
 
-def test_a_node_without_an_upgrade_is_never_uncordoned():
+def test_node_without_upgrade_is_not_uncordoned():
     step = end(node(cordoned=True), 1.0)
     assert (step.changed, step.unschedulable) == (False, None)

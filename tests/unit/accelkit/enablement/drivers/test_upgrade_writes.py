@@ -33,7 +33,7 @@ def is_cordoned(api):
     return api.objects[A].get("spec", {}).get("unschedulable", False)
 
 
-async def test_record_and_cordon_are_written_together_and_taken_away_together():
+async def test_record_and_cordon_are_written_and_removed_together():
     api = cluster()
     before = api.objects[A]["metadata"]["annotations"].copy()
     _, began = await step(api, partial(begin, target="550", now=1.0))
@@ -46,7 +46,7 @@ async def test_record_and_cordon_are_written_together_and_taken_away_together():
     assert len(api.writes) == 3
 
 
-async def test_a_node_that_somebody_cordons_meanwhile_stays_cordoned():
+async def test_node_cordoned_during_write_conflict_remains_cordoned():
     api = cluster()
 
     def cordon(request):
@@ -61,13 +61,13 @@ async def test_a_node_that_somebody_cordons_meanwhile_stays_cordoned():
     assert is_cordoned(api)
 
 
-async def test_check_mode_writes_nothing_and_says_what_would_be():
+async def test_check_mode_reports_change_without_writing():
     api = cluster()
     _, would = await step(api, partial(begin, target="550", now=1.0), check=True)
     assert (would.changed, api.writes) == (True, [])
 
 
-async def test_a_refusal_says_the_next_step():
+async def test_refused_upgrade_error_contains_next_step():
     api = cluster(ready="False")
     with pytest.raises(ServiceError, match=r"node a: the node is not ready.*kubectl describe node"):
         await step(api, partial(begin, target="550", now=1.0))
@@ -116,7 +116,7 @@ class Evictions:
         )
 
 
-async def test_pods_leave_by_priority_and_budgets_are_asked_again():
+async def test_drain_evicts_by_priority_and_retries_disruption_budgets():
     api = cluster()
     for name, priority in (("high", 10), ("low", -1), ("middle", 0)):
         add_pod(api, name, priority=priority)
@@ -129,7 +129,7 @@ async def test_pods_leave_by_priority_and_budgets_are_asked_again():
     assert drained.staying == ("default/agent",)
 
 
-async def test_at_the_deadline_it_says_who_is_left_and_what_the_budget_said():
+async def test_drain_timeout_names_remaining_pods_and_disruption_budget():
     api = cluster()
     add_pod(api, "low", priority=-1)
     add_pod(api, "high", priority=1)
@@ -144,7 +144,7 @@ async def test_at_the_deadline_it_says_who_is_left_and_what_the_budget_said():
     assert evictions.time <= 12
 
 
-async def test_check_mode_says_who_would_leave_and_in_which_order():
+async def test_check_mode_lists_evictions_in_order():
     api = cluster()
     add_pod(api, "high", priority=10)
     add_pod(api, "low", priority=-1)
@@ -153,7 +153,7 @@ async def test_check_mode_says_who_would_leave_and_in_which_order():
     assert api.writes == []
 
 
-async def test_a_right_that_is_missing_is_no_reason_to_wait():
+async def test_drain_does_not_retry_missing_permission():
     api = cluster()
     add_pod(api, "low")
     api.fail(ApiError("no", status=HTTPStatus.FORBIDDEN), "POST", "/eviction", times=None)

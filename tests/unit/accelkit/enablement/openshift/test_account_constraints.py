@@ -18,7 +18,7 @@ def workload(kind, name, spec=None, **metadata):
     return {"kind": kind, "metadata": {"name": name, "namespace": "accelkit", **metadata}, "spec": inner}
 
 
-def test_each_account_has_constraints_before_its_workloads():
+def test_constraints_of_each_service_account_precede_workloads():
     objects = [
         {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {}},
         {"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "x"}, "spec": {"template": "no pod's"}},
@@ -37,7 +37,7 @@ def test_each_account_has_constraints_before_its_workloads():
     assert not second["allowHostNetwork"]
 
 
-def test_what_would_be_refused_is_named():
+def test_refused_workloads_are_named():
     objects = [workload("DaemonSet", "a"), workload("Deployment", "b", {**POD, "serviceAccountName": "other"})]
     constraints, _, *_ = add_constraints(objects)
     objects[0]["spec"]["template"]["spec"] = {**POD, "hostPID": True}
@@ -53,7 +53,7 @@ def test_what_would_be_refused_is_named():
     assert "cannot be read" in problem
 
 
-def test_the_pod_that_configures_kube_scheduler_is_admitted():
+def test_pod_that_configures_kube_scheduler_is_admitted():
     spec = Spec(node="n", kubernetes_version="v1.34.0", extender=ExtenderSpec(url_prefix="https://a:1"))
     _, pod = build_objects("apply", spec, PodImage(image="i"))[-1]
     constraints, _ = add_constraints([{"kind": "Pod", **pod}])
@@ -63,7 +63,7 @@ def test_the_pod_that_configures_kube_scheduler_is_admitted():
     assert not constraints["allowPrivilegedContainer"]
 
 
-def test_pods_of_the_cache_controller_have_the_default_account():
+def test_constraints_for_created_pods_use_default_service_account():
     written = write_created_constraints("accelkit", LABELS)
     assert written["users"] == ["system:serviceaccount:accelkit:default"]
     assert written["runAsUser"] == {"type": "MustRunAs", "uid": 65532}

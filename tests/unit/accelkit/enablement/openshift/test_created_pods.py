@@ -16,7 +16,7 @@ ALLOWED = read_constraints(write_created_constraints(OURS, {}))
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_jobs_are_admitted(check):
+def test_fill_job_pods_are_admitted(check):
     target = Target(cache_of(imagePullSecrets=[{"name": "s"}]), "team", FIRST, "/cache")
     job = write_job(target, SETTINGS, name="j", claim="c", shared="s", attempt=1, check=check)
     spec = job["spec"]["template"]["spec"]
@@ -24,7 +24,7 @@ def test_jobs_are_admitted(check):
     assert find_violations(spec, ALLOWED) == []
 
 
-def test_what_fetches_images_is_admitted():
+def test_prefetch_pods_are_admitted():
     cluster, cache = Cluster(), cache_of(delivery="image")
     status = msgspec.structs.replace(cache.status, cache_format="vllm", capture_path="/cache")
     cluster.carry_out(ImageDelivery(SETTINGS).plan(msgspec.structs.replace(cache, status=status), cluster))
@@ -32,7 +32,7 @@ def test_what_fetches_images_is_admitted():
     assert find_violations(body["spec"]["template"]["spec"], ALLOWED) == []
 
 
-def test_what_checks_a_node_is_admitted():
+def test_check_pods_are_admitted():
     pod = build_pod("node-1", "accelkit.io/memory", CheckPods(OURS, "image", runtime_class="nvidia"), "run")
     assert "serviceAccountName" not in pod["spec"]
     assert find_violations(pod["spec"], ALLOWED) == []

@@ -16,6 +16,6 @@ OTHERS = ["apps", "security.example.com"]
         ),
     ],
 )
-async def test_each_part_is_found_by_its_group(api, groups, expected):
+async def test_openshift_features_are_detected_by_api_group(api, groups, expected):
     api.documents["/apis"] = {"kind": "APIGroupList", "groups": [{"name": name} for name in OTHERS + groups]}
     assert await find_openshift(api) == expected

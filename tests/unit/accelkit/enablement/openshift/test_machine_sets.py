@@ -50,7 +50,7 @@ def derive(existing=None, **settings):
     return write_machine_objects(desired, existing or [machine_set()], LABELS, {})
 
 
-def test_a_set_is_its_source_but_for_what_was_asked():
+def test_machine_set_copies_source_except_for_requested_changes():
     source = machine_set(instanceType="m6i.xlarge")
     before = copy.deepcopy(source)
     [made] = derive(
@@ -110,18 +110,18 @@ def test_a_set_is_its_source_but_for_what_was_asked():
         ("Other", "flavor", "flavor"),
     ],
 )
-def test_each_cloud_names_the_type_of_its_instances(kind, field, name):
+def test_instance_type_field_depends_on_cloud(kind, field, name):
     [made] = derive([machine_set(kind=kind)], instance_type="big", instance_type_field=name)
     assert made["spec"]["template"]["spec"]["providerSpec"]["value"][field] == "big"
 
 
-def test_a_field_may_lie_deeper():
+def test_instance_type_field_can_be_nested():
     [made] = derive([machine_set(kind="X", a={"c": 1})], instance_type="big", instance_type_field="a.b")
     assert made["spec"]["template"]["spec"]["providerSpec"]["value"]["a"] == {"c": 1, "b": "big"}
 
 
 @pytest.mark.parametrize(("chosen", "kept"), [(0, 1), (3, 3), (9, 4)])
-def test_what_an_autoscaler_chose_stays(chosen, kept):
+def test_replicas_chosen_by_autoscaler_are_kept(chosen, kept):
     present = machine_set("cards-a")
     present["metadata"]["labels"] = dict(LABELS)
     present["spec"]["replicas"] = chosen
@@ -135,7 +135,7 @@ def test_what_an_autoscaler_chose_stays(chosen, kept):
     }
 
 
-def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
+def test_cluster_autoscaler_is_named_default():
     [made] = write_machine_objects([], [], LABELS, {"resourceLimits": {"maxNodesTotal": 9}})
     assert (made["kind"], made["metadata"]["name"]) == ("ClusterAutoscaler", "default")
     assert made["spec"] == {"resourceLimits": {"maxNodesTotal": 9}}
@@ -152,11 +152,11 @@ def test_the_cluster_has_one_autoscaler_of_the_name_that_is_looked_at():
         ({"replica": 1}, "unknown field `replica`"),
     ],
 )
-def test_unsupported_settings_are_reported(settings, reported):
+def test_unsupported_settings_are_rejected(settings, reported):
     with pytest.raises(ConfigurationError, match=reported):
         derive([machine_set(kind="Other")], **settings)
 
 
-def test_a_set_of_others_is_not_taken():
+def test_existing_foreign_machine_set_is_not_overwritten():
     with pytest.raises(ConfigurationError, match="exists, and accelkit did not create it"):
         derive([machine_set(), machine_set("cards-a")])

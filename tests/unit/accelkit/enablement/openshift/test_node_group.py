@@ -15,7 +15,7 @@ def hints(autoscaler, group=GROUP):
     return write_hints(read_node_group(group), autoscaler)
 
 
-def test_tags_of_an_auto_scaling_group():
+def test_auto_scaling_group_receives_tags_for_capacity_labels_and_taints():
     prefix = "k8s.io/cluster-autoscaler/node-template"
     assert hints(Autoscaler.AWS) == {
         f"{prefix}/resources/accelkit.io/memory": "48",
@@ -28,14 +28,14 @@ def test_tags_of_an_auto_scaling_group():
     }
 
 
-def test_tags_of_a_scale_set_have_no_slash():
+def test_azure_scale_set_tags_contain_no_slash():
     found = hints(Autoscaler.AZURE)
     assert found["k8s.io_cluster-autoscaler_node-template_resources_accelkit.io_memory"] == "48"
     assert not [name for name in found if "/" in name]
     assert len(found) == len(hints(Autoscaler.AWS))
 
 
-def test_the_environment_of_an_instance_template():
+def test_gce_instance_template_receives_autoscaler_variables():
     assert hints(Autoscaler.GCE) == {
         "AUTOSCALER_ENV_VARS": (
             "node_labels=a=b,accelkit.io/share=true;node_taints=cards:NoSchedule,x.io/y=z:NoExecute;"
@@ -44,7 +44,7 @@ def test_the_environment_of_an_instance_template():
     }
 
 
-def test_the_cluster_api_has_room_for_one_resource():
+def test_cluster_api_annotations_contain_one_accelerator_resource():
     assert hints(Autoscaler.CLUSTER_API) == {
         f"{CLUSTER_API}/cpu": "8",
         f"{CLUSTER_API}/memory": "1024Mi",
@@ -56,7 +56,7 @@ def test_the_cluster_api_has_room_for_one_resource():
     assert hints(Autoscaler.CLUSTER_API, {"capacity": {"cards": 1}})[f"{CLUSTER_API}/gpu-type"] == "accelkit.io/cards"
 
 
-def test_the_machine_api_has_names_of_its_own():
+def test_machine_api_uses_its_own_annotation_names():
     found = hints(Autoscaler.MACHINE_API)
     assert {key: each for key, each in found.items() if key.startswith("machine.")} == {
         "machine.openshift.io/vCPU": "8",
@@ -68,11 +68,11 @@ def test_the_machine_api_has_names_of_its_own():
 
 
 @pytest.mark.parametrize("autoscaler", Autoscaler)
-def test_of_nothing_nothing_is_reported(autoscaler):
+def test_empty_node_group_produces_no_values(autoscaler):
     assert [each for each in hints(autoscaler, {}).values() if each] == []
 
 
 @pytest.mark.parametrize("wrong", [{"capacities": {}}, {"capacity": {"cards": -1}}, {"taints": [{"key": "a"}]}])
-def test_what_is_wrong_is_reported(wrong):
+def test_invalid_node_group_is_rejected(wrong):
     with pytest.raises(ConfigurationError, match=r"cannot read the node group: .*; use only the keys"):
         read_node_group(wrong)

@@ -33,7 +33,7 @@ def pod(*contexts, **fields):
     return {"automountServiceAccountToken": False, "containers": containers, **fields}
 
 
-def test_a_closed_pod_gets_nothing_that_a_namespace_does_not_give():
+def test_restricted_pod_receives_minimal_constraints():
     needed = needed_constraints(pod(CLOSED))
     assert write_constraints(needed, "a.b", users=["u"], labels={"l": "v"}) == {
         "apiVersion": "security.openshift.io/v1",
@@ -75,11 +75,11 @@ def test_a_closed_pod_gets_nothing_that_a_namespace_does_not_give():
         ([{**CLOSED, "runAsUser": None}], {"securityContext": {"runAsUser": 7}}, UserStrategy(MUST, uid=7)),
     ],
 )
-def test_users_are_those_that_containers_name(contexts, fields, expected):
+def test_allowed_users_are_those_of_containers(contexts, fields, expected):
     assert needed_constraints(pod(*contexts, **fields)).run_as_user == expected
 
 
-def test_a_context_without_level_is_allowed_as_any_since_it_is_compared_with_the_namespaces():
+def test_selinux_context_without_level_allows_any_context():
     options = {"type": "spc_t"}
     spec = pod(CLOSED, securityContext={"seLinuxOptions": options})
     assert needed_constraints(spec).se_linux_context == ContextStrategy(ANY)
@@ -89,7 +89,7 @@ def test_a_context_without_level_is_allowed_as_any_since_it_is_compared_with_the
     assert needed_constraints(spec, pod(CLOSED)).se_linux_context == ContextStrategy(ANY)
 
 
-def test_ports_on_the_hosts_network_are_ports_of_the_host():
+def test_container_ports_on_host_network_are_host_ports():
     port = {"name": "c", "ports": [{"containerPort": 80}]}
     assert needed_constraints({"containers": [port], "hostNetwork": True}).allow_host_ports
     assert not needed_constraints({"containers": [port]}).allow_host_ports
@@ -97,13 +97,13 @@ def test_ports_on_the_hosts_network_are_ports_of_the_host():
     assert needed_constraints({"containers": [{"ports": [{"hostPort": 80}]}]}).allow_host_ports
 
 
-def test_the_token_that_the_api_server_mounts_is_a_volume_too():
+def test_projected_service_account_token_counts_as_volume():
     assert needed_constraints({"containers": [{}]}).volumes == ("projected",)
     volumes = [{"name": "a", "hostPath": {"path": "/a"}}, {"name": "b"}, {"name": "c", "vsphereVolume": {}}]
     assert needed_constraints(pod(CLOSED, volumes=volumes)).volumes == ("emptyDir", "hostPath", "vsphere")
 
 
-def test_several_pods_of_an_account_share_what_any_of_them_needs():
+def test_constraints_of_shared_account_combine_needs_of_all_pods():
     both = needed_constraints(
         pod({**CLOSED, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}, securityContext={"fsGroup": 3}),
         pod({**CLOSED, "capabilities": {"drop": ["NET_RAW", "ALL"]}}, securityContext={"fsGroup": 9}),
@@ -114,7 +114,7 @@ def test_several_pods_of_an_account_share_what_any_of_them_needs():
     assert needed_constraints(pod(CLOSED), pod(CLOSED, securityContext={"fsGroup": 3})).fs_group == GroupStrategy(ANY)
 
 
-def test_what_is_no_pod_is_told():
+def test_invalid_pod_specification_is_rejected():
     with pytest.raises(ConfigurationError, match="cannot read the pod specification"):
         needed_constraints({"containers": "none"})
 
@@ -163,7 +163,7 @@ PODS = st.builds(
 
 
 @given(st.lists(PODS, min_size=1, max_size=2))
-def test_each_pod_is_admitted_and_by_nothing_narrower(pods):
+def test_constraints_admit_pods_and_cannot_be_narrowed(pods):
     needed = needed_constraints(*pods)
     assert [find_violations(each, needed) for each in pods] == [[]] * len(pods)
     assert read_constraints(write_constraints(needed, "a.b", users=[], labels={})) == needed

@@ -41,11 +41,11 @@ OPERATOR = daemon_set("gpu-operator", {"app": "nvidia-device-plugin-daemonset"},
 STATIC = {"name": "nvidia-device-plugin-ds"}
 
 
-def test_a_node_without_traces_has_no_owner():
+def test_node_without_traces_has_no_owner():
     assert owners_of(node(labels={"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "8"})) == ()
 
 
-def test_what_accelkit_offers_is_no_owner():
+def test_resources_of_accelkit_agent_have_no_owner():
     ours = {"accelkit.io/memory": "16", "accelkit.io/cards": "1", "enflame.com/gcu": "2", "nvidia.com/gpu": "8"}
     # What our agents serve of other systems' resources, their node says.
     shared = {"accelkit.io/advertised": "accelkit.io/memory,nvidia.com/gpu"}
@@ -53,7 +53,7 @@ def test_what_accelkit_offers_is_no_owner():
     assert left.vendor == "enflame"
 
 
-def test_labels_of_the_operator_count_where_it_runs():
+def test_operator_labels_count_if_operator_daemon_set_exists():
     [found] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
     assert (found.name, found.vendor, found.holds) == ("nvidia-gpu-operator", "nvidia", HeldPart.CARDS)
     assert found.state is OwnerState.OWNER
@@ -62,25 +62,25 @@ def test_labels_of_the_operator_count_where_it_runs():
     assert "nvidia.com/gpu.deploy.device-plugin=false" in found.release
 
 
-def test_labels_that_the_operator_left_are_left_over():
+def test_operator_labels_without_daemon_set_are_left_over():
     [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "0"}))
     assert found.state is OwnerState.LEFT_OVER
     assert "nvidia.com/gpu: 0" in found.evidence
 
 
-def test_where_daemon_sets_could_not_be_read_nothing_is_left_over():
+def test_labels_are_not_left_over_if_daemon_sets_are_unreadable():
     [found] = owners_of(node(labels=DEPLOY), daemon_sets=None)
     assert found.state is OwnerState.OWNER
 
 
-def test_an_operand_that_is_switched_off_holds_nothing():
+def test_disabled_operand_does_not_hold_cards():
     labels = {"nvidia.com/gpu.deploy.device-plugin": "false", "nvidia.com/gpu.deploy.driver": "true"}
     [found] = owners_of(node(labels=labels), daemon_sets=[OPERATOR])
     assert found.holds is HeldPart.DRIVER
     assert owners_of(node(labels={"nvidia.com/gpu.deploy.device-plugin": "false"}), daemon_sets=[OPERATOR]) == ()
 
 
-def test_a_resource_is_its_operators_and_what_it_gives_now_is_reported():
+def test_allocatable_resource_is_attributed_to_its_operator():
     [found] = owners_of(node(labels=DEPLOY, allocatable={"nvidia.com/gpu": "8"}))
     assert (found.name, found.gives) == ("nvidia-gpu-operator", ("nvidia.com/gpu: 8",))
     assert found.state is OwnerState.OWNER
@@ -96,19 +96,19 @@ def test_a_resource_is_its_operators_and_what_it_gives_now_is_reported():
         ("habana.ai/gaudi", "gaudi"),
     ],
 )
-def test_a_plugin_of_which_only_the_resource_is_seen_is_its_vendors(resource, vendor):
+def test_resource_without_other_traces_is_attributed_to_its_vendor(resource, vendor):
     [found] = owners_of(node(allocatable={resource: "2"}))
     assert (found.vendor, found.gives, found.holds) == (vendor, (f"{resource}: 2",), HeldPart.CARDS)
 
 
-def test_zeros_are_left_over_and_unwell_cards_are_not():
+def test_zero_capacity_is_left_over_but_unhealthy_cards_are_not():
     [gone] = owners_of(node(allocatable={"nvidia.com/gpu": "0"}))
     assert (gone.state, gone.gives) == (OwnerState.LEFT_OVER, ())
     [unwell] = owners_of(node(allocatable={"nvidia.com/gpu": "0"}, capacity={"nvidia.com/gpu": "8"}))
     assert (unwell.state, unwell.gives) == (OwnerState.OWNER, ("nvidia.com/gpu: 0 of 8",))
 
 
-def test_an_owner_of_one_vendors_cards_says_nothing_of_anothers():
+def test_owner_of_one_vendor_does_not_affect_cards_of_another_vendor():
     found = owners_of(node(labels=DEPLOY, allocatable={"amd.com/gpu": "0", "nvidia.com/gpu": "1"}))
     assert [(each.vendor, each.state) for each in found] == [
         ("nvidia", OwnerState.OWNER),
@@ -116,7 +116,7 @@ def test_an_owner_of_one_vendors_cards_says_nothing_of_anothers():
     ]
 
 
-def test_modules_of_kmm_are_told_by_their_names():
+def test_kmm_modules_are_attributed_by_name():
     kmm = "kmm.node.kubernetes.io"
     [amd] = owners_of(node(labels={f"{kmm}/kube-amd-gpu.amdgpu.ready": "", f"{kmm}/x.e1000.ready": ""}))
     assert (amd.name, amd.vendor, amd.holds) == ("kmm", "amd", HeldPart.DRIVER)
@@ -125,7 +125,7 @@ def test_modules_of_kmm_are_told_by_their_names():
     assert (unknown.vendor, unknown.holds) == ("", HeldPart.CARDS)
 
 
-def test_hami_is_known_by_its_annotations_and_takes_leave_by_one():
+def test_hami_is_detected_by_its_annotations_until_marked_deleted():
     there = {"hami.io/node-handshake": "Requesting_2026.01.01 00:00:00", "hami.io/node-nvidia-register": "[]"}
     plugin = daemon_set("hami", {"app.kubernetes.io/component": "hami-device-plugin"})
     [found] = owners_of(node(annotations=there, allocatable={"nvidia.com/gpu": "80"}), daemon_sets=[plugin])
@@ -134,7 +134,7 @@ def test_hami_is_known_by_its_annotations_and_takes_leave_by_one():
     assert owners_of(node(annotations=gone), daemon_sets=[plugin]) == ()
 
 
-def test_devices_of_dra_drivers_are_cards_of_their_node():
+def test_dra_devices_count_as_cards_of_their_node():
     pool = [{"name": "gpu-0"}, {"name": "gpu-1"}]
     slices = [
         devices("gpu.nvidia.com", nodeName="a", devices=pool),
@@ -150,7 +150,7 @@ def test_devices_of_dra_drivers_are_cards_of_their_node():
     assert found["c"] == ()
 
 
-def test_a_daemon_set_counts_by_itself_where_only_administrators_write():
+def test_daemon_set_in_system_namespace_is_sufficient_evidence():
     static = daemon_set("kube-system", STATIC, name="nvidia-device-plugin-daemonset", selector={"gpu": "yes"})
     [found] = owners_of(node(labels={"gpu": "yes"}), daemon_sets=[static])
     assert (found.name, found.state) == ("nvidia-device-plugin", OwnerState.OWNER)
@@ -158,12 +158,12 @@ def test_a_daemon_set_counts_by_itself_where_only_administrators_write():
     assert owners_of(node(), daemon_sets=[static]) == ()
 
 
-def test_a_daemon_set_of_a_tenant_is_not_accepted():
+def test_daemon_set_in_tenant_namespace_is_not_accepted():
     forged = daemon_set("team-a", STATIC)
     assert owners_of(node(), daemon_sets=[forged]) == ()
 
 
-def test_marks_that_a_tenant_keeps_in_use_stop_no_run_on_nodes_that_are_shared():
+def test_marks_kept_by_tenant_do_not_block_shared_nodes():
     [kept] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR])
     [told] = owners_of(node(labels=DEPLOY), daemon_sets=[OPERATOR], trusted_namespaces={"gpu-operator"})
     [unread] = owners_of(node(labels=DEPLOY), daemon_sets=None)
@@ -178,7 +178,7 @@ def test_marks_that_a_tenant_keeps_in_use_stop_no_run_on_nodes_that_are_shared()
     assert giving.sure
 
 
-def test_namespaces_are_trusted_by_what_only_administrators_label():
+def test_trusted_namespaces_are_labelled_privileged():
     def namespace(name, **labels):
         return msgspec.convert({"metadata": {"name": name, "labels": labels}}, PartialObject)
 
@@ -187,21 +187,21 @@ def test_namespaces_are_trusted_by_what_only_administrators_label():
     assert list_trusted_namespaces(named) == {"kube-system", "ops"}
 
 
-def test_a_cordoned_node_keeps_its_owner():
+def test_cordoned_node_keeps_its_owner():
     cordoned = msgspec.convert(
         {"metadata": {"name": "a"}, "spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}, Node
     )
     assert len(owners_of(cordoned, daemon_sets=[daemon_set("kube-system", STATIC)])) == 1
 
 
-def test_a_plugin_whose_pods_the_extender_counts_is_a_partner():
+def test_plugin_with_resources_counted_by_extender_is_not_an_owner():
     intel = daemon_set("kube-system", {"app": "intel-gpu-plugin"})
     given = node(allocatable={"gpu.intel.com/i915": "4"})
     assert [each.name for each in owners_of(given, daemon_sets=[intel])] == ["intel-device-plugin"]
     assert owners_of(given, daemon_sets=[intel], counted=["gpu.intel.com/i915", "gpu.intel.com/xe"]) == ()
 
 
-def test_evidence_stays_short():
+def test_evidence_is_truncated():
     labels = {f"kmm.node.kubernetes.io/ns.amd{each}.ready": "v" * 60 for each in range(50)}
     [found] = owners_of(node(labels=labels))
     assert len(found.evidence) == 5

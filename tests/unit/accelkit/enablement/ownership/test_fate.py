@@ -39,18 +39,18 @@ def judge(*owners, shared=False, adopt=False, coexisting=()):
         ((DRIVING,), True, False, Fate.ADOPTED),
     ],
 )
-def test_fates(owners, shared, adopt, fate):
+def test_fate_of_node_depends_on_owners_and_settings(owners, shared, adopt, fate):
     found = judge(*owners, shared=shared, adopt=adopt)
     assert found.fate is fate
     assert (found.reason in NEXT_ACTIONS) == bool(owners)
     assert bool(found.next_action) == bool(owners)
 
 
-def test_a_node_that_is_named_as_coexisting_is_shared_whatever_others_give():
+def test_node_listed_as_coexisting_is_shared_despite_other_owner():
     assert judge(GIVING, shared=True, coexisting=["a"]).fate is Fate.ADOPTED
 
 
-def test_a_judgement_tells_what_was_seen_and_how_the_node_is_taken():
+def test_judgement_contains_evidence_and_next_action():
     found = judge(GIVING, shared=True)
     assert found.evidence == "The owner holds the cards for vendor nvidia (a label, nvidia.com/gpu: 8)"
     assert found.next_action.endswith("to release the node from its owner, let it go")

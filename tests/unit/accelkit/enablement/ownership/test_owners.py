@@ -7,14 +7,14 @@ from accelkit.vendors.profiles import load_profiles
 VENDORS = {"", *load_profiles()}
 
 
-def test_owners_are_of_vendors_that_there_are():
+def test_owners_refer_only_to_known_vendors():
     named = {owner.vendor for owner in load_owners()}
     named |= {mark.vendor for owner in load_owners() for mark in owner.marks if mark.vendor is not None}
     assert named <= VENDORS
 
 
 @pytest.mark.parametrize("owner", load_owners(), ids=lambda owner: owner.name)
-def test_each_owner_is_known_by_something_and_says_how_it_is_left(owner):
+def test_each_owner_has_detection_rule_and_release_instruction(owner):
     assert owner.marks or owner.drivers or owner.daemon_sets
     assert owner.release
     # A mark that goes with its owner need not be looked for among DaemonSets; one that stays must be.
@@ -22,12 +22,12 @@ def test_each_owner_is_known_by_something_and_says_how_it_is_left(owner):
 
 
 @pytest.mark.parametrize("driver", ["accelkit.io", "gpu.accelkit.io"])
-def test_accelkit_is_not_among_them(driver):
+def test_owner_table_does_not_list_accelkit(driver):
     assert all(driver not in owner.drivers for owner in load_owners())
     assert all(owner.find_mark(f"{driver}/share") is None for owner in load_owners())
 
 
-def test_a_resource_belongs_to_the_vendor_whose_profile_names_it():
+def test_resource_belongs_to_vendor_with_matching_profile():
     assert find_vendor_of("nvidia.com/mig-2g.20gb") == "nvidia"
     assert find_vendor_of("accelkit.io/memory") is None
 
@@ -41,6 +41,6 @@ def test_a_resource_belongs_to_the_vendor_whose_profile_names_it():
         ("[{name: a, title: A, release: b, marks: [{key: x, holds: everything}]}]", "holds"),
     ],
 )
-def test_a_wrong_table_is_refused_with_the_reason(text, why):
+def test_invalid_owner_table_is_rejected_with_reason(text, why):
     with pytest.raises(ProfileError, match=why):
         parse_owners(text)

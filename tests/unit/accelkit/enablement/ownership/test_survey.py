@@ -24,7 +24,7 @@ def api(api):
     return api
 
 
-async def test_nodes_are_judged_unless_they_are_left_out_anyway(api):
+async def test_survey_skips_excluded_nodes_unless_named(api):
     look = await survey_owners(api)
     assert {name: each.fate for name, each in look.judgements.items()} == {
         "free": Fate.FREE,
@@ -35,13 +35,13 @@ async def test_nodes_are_judged_unless_they_are_left_out_anyway(api):
     assert set((await survey_owners(api, nodes=["out"])).judgements) == {"out"}
 
 
-async def test_an_unknown_node_is_named(api):
+async def test_unknown_node_is_named_in_error(api):
     with pytest.raises(ConfigurationError, match="cannot find node gone; choose from these nodes: free, out, whole"):
         await survey_owners(api, nodes=["gone"])
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
-async def test_resource_slices_are_read_in_the_version_that_there_is(api, version):
+async def test_resource_slices_are_read_in_served_api_version(api, version):
     for other in {"v1", "v1beta2", "v1beta1"} - {version}:
         api.fail(refusal(HTTPStatus.NOT_FOUND), "GET", SLICES.format(other), times=None)
     spec = {"driver": "gpu.nvidia.com", "nodeName": "free", "devices": [{"name": "gpu-0"}]}
@@ -49,7 +49,7 @@ async def test_resource_slices_are_read_in_the_version_that_there_is(api, versio
     assert (await survey_owners(api)).judgements["free"].fate is Fate.LEFT_ALONE
 
 
-async def test_what_may_not_be_listed_is_told_and_the_rest_is_judged(api):
+async def test_refused_list_is_noted_and_remaining_evidence_is_used(api):
     api.store(NODES, {"metadata": {"name": "marked", "labels": {"nvidia.com/gpu.deploy.device-plugin": "true"}}})
     assert (await survey_owners(api)).judgements["marked"].fate is Fate.FREE
     api.fail(refusal(HTTPStatus.FORBIDDEN), "GET", "daemonsets", times=None)
@@ -59,7 +59,7 @@ async def test_what_may_not_be_listed_is_told_and_the_rest_is_judged(api):
     assert note.startswith("OwnersUnknown: the API server refuses to list DaemonSets")
 
 
-async def test_an_api_server_that_fails_is_no_absence(api):
+async def test_api_server_failure_is_not_treated_as_absence(api):
     api.fail(refusal(HTTPStatus.INTERNAL_SERVER_ERROR), "GET", "resourceslices", times=None)
     with pytest.raises(ApiError):
         await survey_owners(api)

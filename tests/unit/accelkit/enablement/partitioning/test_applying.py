@@ -28,7 +28,7 @@ def taints(api, name):
     return [each["key"] for each in api.objects[build_node_path(name)]["spec"].get("taints") or []]
 
 
-async def test_the_shared_nodes_are_tainted_by_one_request_each(api):
+async def test_each_shared_node_is_tainted_by_one_request(api):
     applied = await apply_partition(api, HARD)
     assert applied.tainted == ("a", "b")
     assert {name: taints(api, name) for name in ("a", "b", "plain")} == {"a": [MEMORY], "b": [MEMORY], "plain": []}
@@ -38,12 +38,12 @@ async def test_the_shared_nodes_are_tainted_by_one_request_each(api):
     assert len(api.writes) == 2
 
 
-async def test_named_nodes_are_tainted_instead(api):
+async def test_named_nodes_are_tainted_instead_of_shared_nodes(api):
     await apply_partition(api, Partition(taints=(MEMORY,), tainted=("plain",)))
     assert (taints(api, "a"), taints(api, "plain")) == ([], [MEMORY])
 
 
-async def test_removal_gives_the_nodes_back_as_they_were(api):
+async def test_removal_restores_nodes(api):
     before = {path: {**each, "metadata": {**each["metadata"]}} for path, each in api.objects.items()}
     await apply_partition(api, Partition(taints=(MEMORY,), roles={"training": ["a"]}, pools={"big": ["plain"]}))
     assert PARTITIONING_ANNOTATION in api.objects[build_node_path("plain")]["metadata"]["annotations"]
@@ -57,20 +57,20 @@ async def test_removal_gives_the_nodes_back_as_they_were(api):
     assert not (await remove_partition(api)).changed
 
 
-async def test_check_mode_writes_nothing_and_tells_what_would_change(api):
+async def test_check_mode_reports_changes_without_writing(api):
     applied = await apply_partition(api, HARD, check=True)
     assert applied.after == dict.fromkeys(("a", "b"), (f"taint {MEMORY}=accelkit:NoSchedule",))
     assert api.writes == []
 
 
-async def test_a_conflict_stops_before_any_node_is_changed(api):
+async def test_label_conflict_is_reported_before_any_node_is_changed(api):
     api.store(NODES, node("b", **{"accelkit.io/role": "theirs"}))
     with pytest.raises(ConfigurationError, match=r"LabelOfAnother: node b has .*; remove that label"):
         await apply_partition(api, Partition(taints=(MEMORY,), roles={"training": ["a", "b"]}))
     assert api.writes == []
 
 
-async def test_a_record_that_cannot_be_read_keeps_no_other_node_set_apart(api):
+async def test_unreadable_record_does_not_prevent_removal_from_other_nodes(api):
     await apply_partition(api, HARD)
     api.objects[build_node_path("a")]["metadata"]["annotations"][PARTITIONING_ANNOTATION] = "{"
     with pytest.raises(ConfigurationError, match="of node a"):
@@ -78,7 +78,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_node_set_apart(api):
     assert (taints(api, "a"), taints(api, "b")) == ([MEMORY], [])
 
 
-async def test_a_taint_that_somebody_adds_meanwhile_is_kept(api):
+async def test_taint_added_by_another_client_during_update_is_kept(api):
     theirs = {"key": "theirs", "effect": "NoExecute"}
 
     def meddle(request):
@@ -92,7 +92,7 @@ async def test_a_taint_that_somebody_adds_meanwhile_is_kept(api):
     assert taints(api, "a") == ["theirs", MEMORY]
 
 
-async def test_a_node_that_never_stands_still_is_reported(api):
+async def test_node_that_changes_too_often_is_reported(api):
     def meddle(request):
         if request.method == "PATCH":
             metadata = api.objects[request.path]["metadata"]
@@ -104,7 +104,7 @@ async def test_a_node_that_never_stands_still_is_reported(api):
 
 
 @pytest.mark.parametrize("status", [409, 422])
-async def test_a_node_that_its_kubelet_keeps_from_being_written_keeps_no_other(api, status):
+async def test_failed_write_to_one_node_does_not_affect_other_nodes(api, status):
     others = [f"n{number}" for number in range(40)]
     for name in others:
         api.store(NODES, node(name))

@@ -7,7 +7,7 @@ from accelkit.model.keys import POOL_LABEL, ROLE_LABEL
 KNOWN = ["a", "b", "c"]
 
 
-def test_nodes_are_to_have_what_they_are_named_for():
+def test_nodes_get_desired_labels_and_taints():
     desired_nodes = build_desired_nodes(
         KNOWN, taints=["y/z", "x/y"], tainted=["a"], roles={"training": ["a", "b"]}, pools={"big": ["b"]}
     )
@@ -18,13 +18,13 @@ def test_nodes_are_to_have_what_they_are_named_for():
     }
 
 
-def test_a_node_has_one_role():
+def test_node_with_two_roles_is_rejected():
     with pytest.raises(ConfigurationError, match=r"TwoRoles: node a has both .*=inference and .*=training"):
         build_desired_nodes(KNOWN, roles={"training": ["a"], "inference": ["a"]})
     assert build_desired_nodes(KNOWN, roles={"infra": ["a", "a"]})["a"].labels == {ROLE_LABEL: "infra"}
 
 
 @pytest.mark.parametrize("given", [{"tainted": ["d"]}, {"roles": {"infra": ["d"]}}, {"pools": {"p": ["d"]}}])
-def test_an_unknown_node_is_told(given):
+def test_unknown_node_is_rejected(given):
     with pytest.raises(ConfigurationError, match="UnknownNode: cannot find node d; correct the name"):
         build_desired_nodes(KNOWN, taints=["x/y"], **given)

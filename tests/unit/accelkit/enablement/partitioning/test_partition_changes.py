@@ -34,7 +34,7 @@ def apply(raw, desired=None):
     return merge(raw, patch)
 
 
-def test_a_change_records_what_it_writes():
+def test_change_records_written_labels_and_taints():
     change = plan(node(taints=[EVICTING]), WISH)
     assert change.patch["metadata"]["resourceVersion"] == "7"
     assert change.patch["metadata"]["labels"] == {ROLE_LABEL: "training"}
@@ -49,17 +49,17 @@ def test_a_change_records_what_it_writes():
     assert change.after == (f"label {ROLE_LABEL}=training", f"taint {MEMORY}=accelkit:NoSchedule")
 
 
-def test_a_second_run_changes_nothing():
+def test_second_run_changes_nothing():
     assert plan(apply(node(), WISH), WISH).patch == {}
 
 
-def test_no_taint_evicts():
+def test_taints_never_use_no_execute_effect():
     changed = apply(node(), DesiredNode(taints=(MEMORY, "accelkit.io/cards")))
     assert {each["effect"] for each in changed["spec"]["taints"]} == {"NoSchedule"}
 
 
 @pytest.mark.parametrize("theirs", [{**OURS, "value": "theirs"}, {"key": MEMORY, "effect": "NoSchedule"}])
-def test_a_taint_of_another_is_used_and_kept(theirs):
+def test_equivalent_foreign_taint_is_used_and_kept(theirs):
     before = node(taints=[theirs])
     assert plan(before, DesiredNode(taints=(MEMORY,))).patch == {}
     changed = apply(before, WISH)
@@ -67,19 +67,19 @@ def test_a_taint_of_another_is_used_and_kept(theirs):
     assert apply(changed) == before
 
 
-def test_a_taint_of_another_effect_stays_beside_ours():
+def test_foreign_taint_with_another_effect_is_kept_beside_owned_taint():
     theirs = {**OURS, "effect": "PreferNoSchedule"}
     changed = apply(node(taints=[theirs]), WISH)
     assert changed["spec"]["taints"] == [theirs, OURS]
     assert apply(changed) == node(taints=[theirs])
 
 
-def test_a_taint_just_like_ours_that_is_not_recorded_stays():
+def test_unrecorded_identical_taint_is_kept():
     before = node(taints=[OURS])
     assert apply(apply(before, WISH)) == before
 
 
-def test_a_label_of_another_is_never_overwritten():
+def test_foreign_label_is_never_overwritten():
     change = plan(node(labels={ROLE_LABEL: "mine"}), WISH)
     assert tuple(map(str, change.conflicts)) == ("LabelOfAnother: node a has accelkit.io/role=mine, not training",)
     assert ROLE_LABEL not in change.patch["metadata"].get("labels", {})
@@ -88,7 +88,7 @@ def test_a_label_of_another_is_never_overwritten():
     assert apply(apply(before, WISH)) == before
 
 
-def test_what_was_changed_since_is_somebody_elses():
+def test_labels_and_taints_changed_by_another_client_are_kept_on_removal():
     changed = apply(node(), WISH)
     changed["metadata"]["labels"][ROLE_LABEL] = "theirs"
     changed["spec"]["taints"] = [{**OURS, "value": "theirs"}]
@@ -98,14 +98,14 @@ def test_what_was_changed_since_is_somebody_elses():
     assert restored["metadata"]["annotations"] == {"other": "kept"}
 
 
-def test_a_new_wish_takes_the_place_of_the_former():
+def test_new_settings_replace_former_settings():
     changed = apply(apply(node(), WISH), DesiredNode({POOL_LABEL: "big", ROLE_LABEL: "infra"}, ("accelkit.io/cards",)))
     assert changed["metadata"]["labels"] == {POOL_LABEL: "big", ROLE_LABEL: "infra"}
     assert [each["key"] for each in changed["spec"]["taints"]] == ["accelkit.io/cards"]
 
 
 @pytest.mark.parametrize("record", ["{", '{"version": 2}', "[" * 100_000])
-def test_a_record_that_is_not_understood_is_left_alone(record):
+def test_unreadable_record_is_not_modified(record):
     before = node(record=record, taints=[OURS])
     for desired in (DesiredNode(), WISH):
         change = plan(before, desired)
@@ -113,7 +113,7 @@ def test_a_record_that_is_not_understood_is_left_alone(record):
         assert str(change.conflicts[0]).startswith("RecordUnreadable: accelkit.io/partitioning of node a")
 
 
-def test_a_record_names_nothing_that_we_never_write():
+def test_removal_ignores_recorded_keys_that_accelkit_never_writes():
     labels = {"zone": "a"}
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     record = json.dumps({"version": 1, "labels": labels, "taints": [taint["key"]]})
@@ -143,7 +143,7 @@ _WISHES = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(_LABELS, _TAINTS, st.lists(_WISHES, max_size=3))
-def test_whatever_was_wished_for_is_taken_back_exactly(labels, taints, desired_nodes):
+def test_removal_restores_node_after_any_sequence_of_settings(labels, taints, desired_nodes):
     before = changed = node(labels=labels, taints=taints)
     for desired in desired_nodes:
         changed = apply(changed, desired)

@@ -32,7 +32,7 @@ def judge(nodes, *tolerations, tainted=("a", "b"), **spec):
     return bool(find_stranded(pods(*tolerations, **spec), nodes, keys=[MEMORY], tainted=tainted))
 
 
-def test_where_all_nodes_are_tainted_only_who_bears_it_has_one():
+def test_pods_without_toleration_have_no_node_if_all_nodes_are_tainted():
     nodes = [node("a"), node("b")]
     assert judge(nodes)
     assert judge(nodes, CONTROL_PLANE)
@@ -42,36 +42,36 @@ def test_where_all_nodes_are_tainted_only_who_bears_it_has_one():
     assert not judge(nodes, tainted=())
 
 
-def test_a_node_of_the_control_plane_is_left_to_who_bears_its_taint():
+def test_control_plane_node_is_available_only_to_pods_that_tolerate_its_taint():
     nodes = [node("a"), node("c", taint("node-role.kubernetes.io/control-plane"))]
     assert judge(nodes)
     assert not judge(nodes, CONTROL_PLANE)
 
 
-def test_what_the_nodes_have_of_us_already_is_as_if_it_were_yet_to_come():
+def test_existing_owned_taints_count_like_planned_taints():
     assert judge([node("a", OURS), node("b", OURS)])
     assert not judge([node("a", OURS), node("b", OURS)], tainted=("a",))
 
 
 @pytest.mark.parametrize("spec", [{"nodeSelector": {"disk": "ssd"}}, {"nodeSelector": {"disk": "none"}}])
-def test_only_nodes_that_are_selected_count_and_who_had_none_before_is_not_told(spec):
+def test_only_selected_nodes_count_and_unmatched_selector_is_not_reported(spec):
     nodes = [node("a", disk="ssd"), node("c")]
     assert judge(nodes, **spec) is (spec["nodeSelector"]["disk"] == "ssd")
 
 
-def test_what_passes_keeps_nobody_out():
+def test_unschedulable_taint_does_not_make_node_unavailable():
     assert not judge([node("a"), node("c", taint("node.kubernetes.io/unschedulable"))])
     assert judge([node("a"), node("c", taint("theirs", effect="NoExecute"))])
 
 
-def test_rules_that_cannot_be_read_are_told_with_their_setting():
+def test_invalid_toleration_is_reported_with_its_setting():
     with pytest.raises(
         ConfigurationError, match=r"cannot read the constraints of the extender.*correct extender_toler"
     ):
         pods({"key": 3})
 
 
-async def test_no_node_is_tainted_where_one_is_left_to_nobody(api):
+async def test_nodes_are_not_tainted_if_extender_would_have_no_node(api):
     api.store(NODES, {"metadata": {"name": "a", "labels": {"accelkit.io/share": "true"}, "resourceVersion": "1"}})
     told = r"NoNodeLeft: taints with the keys accelkit.io/memory on a leave no node for the extender.*; list"
     with pytest.raises(ConfigurationError, match=told):

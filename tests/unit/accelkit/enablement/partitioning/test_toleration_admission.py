@@ -33,34 +33,34 @@ async def check(api, *keys):
     )
 
 
-async def test_a_pod_is_asked_for_and_never_made(api):
+async def test_admission_is_tested_by_dry_run_without_creating_pods(api):
     api.reviews[PODS] = lambda request: request.body
     tolerance = await check(api, MEMORY)
     assert tolerance.repelled == {MEMORY: (MEMORY,), CARDS: (MEMORY,)}
     assert [request.query for request in api.writes] == [{"dryRun": "All"}] * 2
 
 
-async def test_the_plugin_helps_pods_with_the_resource_of_the_taint_alone(api):
+async def test_admission_plugin_adds_toleration_only_for_resource_of_taint(api):
     api.reviews[PODS] = admit
     assert (await check(api, MEMORY)).repelled == {CARDS: (MEMORY,)}
     # Each of two taints repels who asks for the other resource.
     assert (await check(api, MEMORY, CARDS)).repelled == {MEMORY: (CARDS,), CARDS: (MEMORY,)}
 
 
-async def test_a_refusal_is_unknown_and_not_off(api):
+async def test_refused_dry_run_is_reported_as_unknown(api):
     api.fail(ApiError("quota", status=HTTPStatus.FORBIDDEN), "POST", "pods", times=None)
     tolerance = await check(api, MEMORY)
     assert tolerance.repelled == {}
     assert set(tolerance.unknown) == {MEMORY, CARDS}
 
 
-async def test_no_answer_is_an_error(api):
+async def test_unavailable_api_server_raises_error(api):
     api.fail(ApiError("down", status=HTTPStatus.SERVICE_UNAVAILABLE), "POST", "pods", times=None)
     with pytest.raises(ApiError):
         await check(api, MEMORY)
 
 
-async def test_daemon_sets_that_the_taint_keeps_out_are_found(api):
+async def test_daemon_sets_without_toleration_are_found(api):
     api.reviews[PODS] = admit
     api.store("/apis/apps/v1/namespaces/n/daemonsets", {"metadata": {"name": "d", "namespace": "n"}})
     [found] = (await check(api, MEMORY)).intolerant

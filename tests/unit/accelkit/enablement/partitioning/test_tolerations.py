@@ -43,7 +43,7 @@ def find(*, daemon_sets=(), pods=(), keys=(MEMORY,)):
         ({"nodeSelector": {"pool": "a"}}, True),
     ],
 )
-def test_daemon_sets_of_tainted_nodes_should_bear_their_taints(spec, told):
+def test_daemon_sets_on_tainted_nodes_without_toleration_are_reported(spec, told):
     assert find(daemon_sets=[daemon_set(**spec)]) == (["DaemonSet n/d (accelkit.io/memory)"] if told else [])
 
 
@@ -58,10 +58,10 @@ def test_daemon_sets_of_tainted_nodes_should_bear_their_taints(spec, told):
         ({"cpu": "1"}, {}, False),
     ],
 )
-def test_pods_that_ask_for_cards_should_bear_the_taints(limits, more, told):
+def test_card_pods_without_toleration_are_reported(limits, more, told):
     assert find(pods=[pod(limits, **more)]) == (["Pod n/p (accelkit.io/memory)"] if told else [])
 
 
-def test_each_taint_counts():
+def test_each_taint_needs_its_own_toleration():
     spec = {"tolerations": BEARS}
     assert find(pods=[pod({MEMORY: 1}, **spec)], keys=(MEMORY, CARDS)) == ["Pod n/p (accelkit.io/cards)"]

@@ -129,7 +129,7 @@ def find_first(cells):
 
 
 @pytest.mark.parametrize(("happen", "told", "exit_code"), FAULTS)
-async def test_each_fault_is_the_right_cell(cluster, verify, happen, told, exit_code):
+async def test_each_fault_is_reported_in_its_stage(cluster, verify, happen, told, exit_code):
     happen(cluster["n"])
     result = await verify("-o", "json")
     assert result.exit_code == exit_code
@@ -151,7 +151,7 @@ def find_needs(stage):
     return {each for need in NEEDS[stage] for each in (need, *find_needs(need))}
 
 
-async def test_an_api_server_that_is_away_is_no_fault_of_a_node(verify):
+async def test_unavailable_api_server_is_not_reported_as_node_fault(verify):
     result = await verify("n", "sound", "-o", "json", away="/")
     assert result.exit_code == 3
     for name in ("n", "sound"):
@@ -161,7 +161,7 @@ async def test_an_api_server_that_is_away_is_no_fault_of_a_node(verify):
     assert (result.exit_code, result.stdout) == (1, "")
 
 
-async def test_an_api_server_that_goes_away_in_the_middle_leaves_unknown_what_it_had_yet_to_say(verify):
+async def test_api_server_failure_during_run_leaves_remaining_stages_unknown(verify):
     result = await verify("-o", "json", away="/pods")
     assert result.exit_code == 3
     for name in ("n", "sound"):
@@ -169,7 +169,7 @@ async def test_an_api_server_that_goes_away_in_the_middle_leaves_unknown_what_it
         assert (cell["stage"], cell["outcome"], cell["reason"]) == ("device-plugin", "unknown", "PodsUnread")
 
 
-async def test_a_node_that_the_autoscaler_took_away_is_missed_by_who_names_it_alone(cluster, verify):
+async def test_removed_node_is_reported_only_if_named(cluster, verify):
     del cluster.nodes["n"]
     assert (await verify()).exit_code == 0
     result = await verify("n", "sound", "-o", "json")

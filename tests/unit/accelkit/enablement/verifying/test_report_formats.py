@@ -52,7 +52,7 @@ def hostile(cluster):
     return cluster.report()
 
 
-def test_the_worst_cell_is_the_outcome_and_the_exit_code(mixed, enabled):
+def test_worst_cell_determines_outcome_and_exit_code(mixed, enabled):
     assert (mixed.outcome, mixed.exit_code) == (Outcome.FAIL, 4)
     sound = enabled("a").report()
     assert (sound.outcome, sound.exit_code) == (Outcome.PASS, 0)
@@ -68,14 +68,14 @@ def test_each_outcome_has_its_exit_code(outcome, code):
     assert find_worst([Outcome.PASS, outcome]) is (Outcome.PASS if outcome is Outcome.SKIPPED else outcome)
 
 
-def test_counts_by_stage_have_every_outcome(mixed):
+def test_stage_summary_counts_every_outcome(mixed):
     counts = {row.stage: row.counts for row in mixed.summary}
     assert list(counts) == list(Stage)
     assert counts[Stage.DRIVER_CHECK] == {"pass": 2, "skipped": 0, "stale": 0, "unknown": 0, "fail": 1}
     assert counts[Stage.PLUGIN_CHECK] == {"pass": 1, "skipped": 1, "stale": 1, "unknown": 0, "fail": 0}
 
 
-def test_what_is_not_in_order_is_told_as_sentences_without_what_was_left_out_for_it(mixed):
+def test_problems_are_described_without_skipped_stages(mixed):
     told = [str(each) for each in list_problems(mixed) if each.outcome is not Outcome.SKIPPED]
     assert told[0] == (
         "stage driver-check: fail (CardLost) on b: card GPU-b-0: the card is gone from the PCI bus; "
@@ -85,7 +85,7 @@ def test_what_is_not_in_order_is_told_as_sentences_without_what_was_left_out_for
     assert len(told) == 2
 
 
-def test_the_text_has_counts_first_then_nodes_then_each_fault_once(mixed):
+def test_text_report_lists_counts_then_nodes_then_faults(mixed):
     lines = write_report(mixed, ReportFormat.TEXT).splitlines()
     assert lines[0].split() == ["stage", *Outcome]
     assert lines[3].split() == ["3", "driver-check", "2", "-", "-", "-", "1"]
@@ -95,7 +95,7 @@ def test_the_text_has_counts_first_then_nodes_then_each_fault_once(mixed):
     assert lines[-1] == "1 of 3 nodes passed; worst: fail"
 
 
-def test_a_fault_of_two_hundred_nodes_is_told_once(enabled):
+def test_fault_of_many_nodes_is_reported_once(enabled):
     cluster = enabled(*(f"node-{number:03}" for number in range(200)))
     for node in cluster.nodes.values():
         node.pods.clear()
@@ -107,7 +107,7 @@ def test_a_fault_of_two_hundred_nodes_is_told_once(enabled):
     assert len(text.splitlines()) < 200 + 30
 
 
-def test_json_is_the_value(mixed):
+def test_json_report_decodes_to_original_report(mixed):
     text = write_report(mixed, ReportFormat.JSON)
     assert msgspec.json.decode(text, type=StageReport) == mixed
     document = json.loads(text)
@@ -116,7 +116,7 @@ def test_json_is_the_value(mixed):
     assert (cell["outcome"], cell["reason"], cell["because"]) == ("skipped", "NeedNotPassed", "driver-check")
 
 
-def test_junit_is_read_by_a_parser_with_the_counts_of_its_cases(mixed):
+def test_junit_report_counts_match_its_test_cases(mixed):
     root = ET.fromstring(write_report(mixed, ReportFormat.JUNIT))  # noqa: S314 - our own document
     assert (root.tag, root.get("tests"), root.get("failures"), root.get("errors")) == ("testsuites", "30", "1", "1")
     assert [suite.get("name") for suite in root] == ["a", "b", "c"]
@@ -140,7 +140,7 @@ def test_junit_is_read_by_a_parser_with_the_counts_of_its_cases(mixed):
 TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def test_ctrf_has_the_fields_of_its_schema_and_no_others(mixed):
+def test_ctrf_report_has_exactly_fields_of_its_schema(mixed):
     document = json.loads(write_report(mixed, ReportFormat.CTRF))
     assert document.keys() == {"reportFormat", "specVersion", "timestamp", "generatedBy", "results", "extra"}
     assert document["reportFormat"] == "CTRF"
@@ -187,7 +187,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def test_the_page_needs_nobody_else(mixed):
+def test_html_report_is_self_contained(mixed):
     text = write_report(mixed, ReportFormat.HTML)
     page = Page(text)
     led = [each[key] for _, each in page.elements for key in ("src", "href") if key in each]
@@ -196,14 +196,14 @@ def test_the_page_needs_nobody_else(mixed):
     assert {"link", "img", "iframe", "object", "base"} & {tag for tag, _ in page.elements} == set()
 
 
-def test_the_page_names_the_cluster_by_context_and_server(enabled):
+def test_html_report_names_cluster_by_context_and_server(enabled):
     report = enabled("a").report()
     assert "1 node of <code>https://api</code> ·" in write_report(report, ReportFormat.HTML)
     named = msgspec.structs.replace(report, context="<prod>")
     assert "1 node of <code>&lt;prod&gt;</code> at <code>https://api</code> ·" in write_report(named, ReportFormat.HTML)
 
 
-def test_the_policy_of_the_page_lets_only_its_own_style_and_script_be(mixed):
+def test_html_report_security_policy_allows_only_its_own_style_and_script(mixed):
     text = write_report(mixed, ReportFormat.HTML)
     (policy,) = [each["content"] for each in Page(text).find("meta") if each.get("http-equiv")]
     assert policy.startswith("default-src 'none'")
@@ -215,7 +215,7 @@ def test_the_policy_of_the_page_lets_only_its_own_style_and_script_be(mixed):
     assert not re.search(r"<[^>]*\s(?:style|on\w+)=", text)
 
 
-def test_the_page_is_used_by_keyboard_and_told_without_colours(mixed):
+def test_html_report_supports_keyboard_navigation_and_works_without_colours(mixed):
     page = Page(write_report(mixed, ReportFormat.HTML))
     links = [each["href"][1:] for each in page.find("a")]
     places = {each["id"] for _, each in page.elements if "id" in each}
@@ -233,7 +233,7 @@ def list_to_do(report):
     return [each for each in list_problems(report) if each.outcome is not Outcome.SKIPPED]
 
 
-def test_the_page_begins_with_what_is_to_be_done_each_fault_once_and_led_to_its_cells(mixed):
+def test_html_report_starts_with_each_problem_once_and_links_to_its_cells(mixed):
     text = write_report(mixed, ReportFormat.HTML)
     begun = text.partition('<h2 id="to-do">')[2].partition("</section>")[0]
     found = list_to_do(mixed)
@@ -244,13 +244,13 @@ def test_the_page_begins_with_what_is_to_be_done_each_fault_once_and_led_to_its_
         assert begun.count(f'-{each.stage}">') == len(each.nodes)
 
 
-def test_the_page_tells_every_cell(mixed):
+def test_html_report_contains_evidence_of_every_cell(mixed):
     page = Page(write_report(mixed, ReportFormat.HTML))
     told = {text for tag, text in page.texts if tag == "dd"}
     assert {cell.evidence for node in mixed.nodes for cell in node.stages} <= told
 
 
-def test_hostile_evidence_stays_text_in_the_page(hostile):
+def test_hostile_evidence_is_escaped_in_html_report(hostile):
     text = write_report(hostile, ReportFormat.HTML)
     page = Page(text)
     assert len(page.find("script")) == 1
@@ -264,7 +264,7 @@ def test_hostile_evidence_stays_text_in_the_page(hostile):
         assert character not in text
 
 
-def test_hostile_evidence_leaves_junit_readable(hostile):
+def test_junit_report_with_hostile_evidence_remains_parsable(hostile):
     text = write_report(hostile, ReportFormat.JUNIT)
     root = ET.fromstring(text.encode())  # noqa: S314 - our own document
     (failure,) = root.iter("failure")
@@ -273,7 +273,7 @@ def test_hostile_evidence_leaves_junit_readable(hostile):
 
 
 @pytest.mark.parametrize(("found_at", "seconds"), [(1e300, 1e308), (-1e300, 0.0), (1e12, 1e9)])
-def test_times_that_no_clock_says_stop_no_report(cluster, found_at, seconds):
+def test_invalid_timestamps_do_not_prevent_report(cluster, found_at, seconds):
     state = cluster.node.state
     results = {Stage.PLUGIN_CHECK: StageResult(Outcome.PASS, found_at=found_at, seconds=seconds, state=state)}
     cluster.node.annotations[STAGES_ANNOTATION] = msgspec.json.encode(StageRecord(results)).decode()
@@ -281,7 +281,7 @@ def test_times_that_no_clock_says_stop_no_report(cluster, found_at, seconds):
         assert write_report(cluster.report(), wanted)
 
 
-def test_hostile_evidence_is_cleaned_and_cut_in_every_format(hostile):
+def test_hostile_evidence_is_sanitized_in_every_format(hostile):
     (cell,) = [cell for cell in hostile.nodes[0].stages if cell.stage is Stage.PLUGIN_CHECK]
     assert (cell.reason, cell.seconds) == ("Unnamed", 0.0)
     for wanted in ReportFormat:
@@ -290,13 +290,13 @@ def test_hostile_evidence_is_cleaned_and_cut_in_every_format(hostile):
         assert text.encode().decode() == text
 
 
-def test_evidence_is_bounded(cluster):
+def test_evidence_is_truncated(cluster):
     long = StageResult(Outcome.FAIL, "R" * 80, "e" * 5000, "n" * 5000, 1.0, 0.0, cluster.node.state)
     cluster.node.annotations[STAGES_ANNOTATION] = msgspec.json.encode(StageRecord({Stage.PLUGIN_CHECK: long})).decode()
     cell = cluster.report().nodes[0].stages[5]
     assert (len(cell.evidence), len(cell.next_action), cell.reason) == (400, 400, "Unnamed")
 
 
-def test_every_format_has_a_file_name_of_its_own():
+def test_every_format_has_its_own_file_name():
     assert FILE_NAMES.keys() == set(ReportFormat)
     assert len(set(FILE_NAMES.values())) == len(ReportFormat)

@@ -40,20 +40,20 @@ def fill(api, *amounts):
     return api
 
 
-async def test_a_card_over_capacity_is_no_pass_though_every_stage_passed(cluster):
+async def test_card_over_capacity_fails_report_although_stages_passed(cluster):
     report = await verify_cluster(fill(cluster.serve(), 41, 40), namespace="accelkit")
     assert {node.outcome for node in report.nodes} == {"pass"}
     assert (report.outcome, report.exit_code) == ("fail", 4)
     assert [(each.kind, each.message) for each in report.accounting.differences] == [("over_capacity", MESSAGE)]
 
 
-async def test_what_agrees_is_in_order(cluster):
+async def test_accounting_without_differences_passes(cluster):
     report = await verify_cluster(fill(cluster.serve(), 40, 40), namespace="accelkit")
     assert (report.exit_code, report.accounting.outcome, report.accounting.differences) == (0, "pass", ())
     assert any(note.startswith("the ledger is not compared") for note in report.accounting.notes)
 
 
-async def test_without_the_right_to_read_what_is_compared_it_is_not_known(cluster):
+async def test_accounting_without_permission_is_unknown(cluster):
     api = fill(cluster.serve(), 41, 40)
     api.fail(ApiError("configmaps is forbidden", status=403), path=build_config_maps_path("accelkit"), times=None)
     report = await verify_cluster(api, namespace="accelkit")
@@ -61,13 +61,13 @@ async def test_without_the_right_to_read_what_is_compared_it_is_not_known(cluste
     assert report.accounting.problem == "no comparison was possible: configmaps is forbidden"
 
 
-async def test_differences_of_nodes_that_are_not_named_do_not_count(enabled):
+async def test_accounting_differences_on_unselected_nodes_are_ignored(enabled):
     api = fill(enabled("n", "m").serve(), 41, 40)
     assert (await verify_cluster(api, namespace="accelkit", nodes=["m"])).exit_code == 0
     assert (await verify_cluster(api, namespace="accelkit", nodes=["n"])).exit_code == 4
 
 
-async def test_a_difference_that_is_on_its_way_is_waited_for(cluster, monkeypatch):
+async def test_accounting_waits_for_transient_difference_to_disappear(cluster, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(verifying, "SETTLE_SECONDS", 20.0)
     monkeypatch.setattr(evidence, "time", clock)
@@ -89,7 +89,7 @@ async def over(cluster):
     return await verify_cluster(fill(cluster.serve(), 41, 40), namespace="accelkit")
 
 
-async def test_the_text_names_each_difference_and_the_next_step(over):
+async def test_text_report_names_accounting_differences_and_next_step(over):
     text = write_report(over, ReportFormat.TEXT)
     assert "accounting  FAIL" in text
     assert f"      over_capacity: {MESSAGE}\n" in text
@@ -97,7 +97,7 @@ async def test_the_text_names_each_difference_and_the_next_step(over):
     assert text.rstrip().endswith("1 of 1 node passed; worst: fail")
 
 
-async def test_each_document_has_it(over):
+async def test_every_report_format_contains_accounting(over):
     assert json.loads(write_report(over, ReportFormat.JSON))["accounting"]["differences"][0]["message"] == MESSAGE
     assert f"(over_capacity: {MESSAGE})" in write_report(over, ReportFormat.HTML)
     root = ET.fromstring(write_report(over, ReportFormat.JUNIT).encode())  # noqa: S314 - our own document
@@ -112,7 +112,7 @@ async def test_each_document_has_it(over):
 
 
 @pytest.mark.parametrize("wanted", [ReportFormat.JUNIT, ReportFormat.CTRF, ReportFormat.TEXT])
-async def test_what_is_not_known_is_neither_green_nor_red(cluster, wanted):
+async def test_unknown_accounting_is_reported_neither_as_pass_nor_as_fail(cluster, wanted):
     api = cluster.serve()
     api.fail(ApiError("no right", status=403), path=PODS, times=None)
     text = write_report(await verify_cluster(api, namespace="accelkit"), wanted)

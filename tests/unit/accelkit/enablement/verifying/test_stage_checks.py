@@ -11,7 +11,7 @@ from accelkit.model.stage import NodeState, Outcome, Stage, StageRecord, StageRe
 CHECK, PLACED = Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK
 
 
-def test_a_result_of_this_state_is_shown_as_it_was_found(cluster):
+def test_check_result_for_current_state_is_reported_unchanged(cluster):
     result = cluster.judge()[CHECK]
     assert (result.outcome, result.evidence, result.found_at, result.seconds) == (
         "pass",
@@ -21,7 +21,7 @@ def test_a_result_of_this_state_is_shown_as_it_was_found(cluster):
     )
 
 
-def test_what_never_ran_is_unknown_and_says_what_to_run(cluster, told):
+def test_missing_check_result_is_unknown_with_next_action(cluster, told):
     cluster.node.checked = {}
     results = cluster.judge()
     assert told(results, CHECK) == ("unknown", "NeverChecked")
@@ -55,7 +55,7 @@ def change_card(node):
     ],
 )
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.FAIL])
-def test_after_a_change_of_the_node_a_result_is_stale_whatever_it_was(cluster, told, change, word, outcome):
+def test_check_result_is_stale_after_node_changes(cluster, told, change, word, outcome):
     cluster.node.checked_in = cluster.node.state
     cluster.node.checked = {CHECK: outcome}
     change(cluster.node)
@@ -66,7 +66,7 @@ def test_after_a_change_of_the_node_a_result_is_stale_whatever_it_was(cluster, t
     assert results[PLACED].outcome is Outcome.SKIPPED
 
 
-def test_the_results_of_a_node_that_was_replaced_under_its_name_are_not_those_of_the_new_one(cluster, another_state):
+def test_check_result_of_replaced_node_is_stale(cluster, another_state):
     cluster.node.checked_in = another_state
     result = cluster.judge()[CHECK]
     assert result.outcome is Outcome.STALE
@@ -74,13 +74,13 @@ def test_the_results_of_a_node_that_was_replaced_under_its_name_are_not_those_of
         assert part in result.evidence
 
 
-def test_a_new_order_of_the_same_cards_is_the_same_state(cluster):
+def test_order_of_cards_does_not_change_node_state(cluster):
     cluster.node.checked_in = cluster.node.state
     cluster.node.cards.reverse()
     assert cluster.judge()[CHECK].outcome is Outcome.PASS
 
 
-def test_a_result_without_a_state_proves_nothing(cluster, told):
+def test_check_result_without_state_is_stale(cluster, told):
     record = StageRecord({CHECK: StageResult(Outcome.PASS)})
     cluster.node.annotations[STAGES_ANNOTATION] = write_record(record)
     assert told(cluster.judge(), CHECK) == ("stale", "StateChanged")
@@ -89,21 +89,21 @@ def test_a_result_without_a_state_proves_nothing(cluster, told):
 @pytest.mark.parametrize(
     ("found", "expected"), [(Outcome.SKIPPED, ("unknown", "NeverChecked")), (Outcome.FAIL, ("fail", ""))]
 )
-def test_a_check_that_was_left_out_found_nothing_and_one_that_failed_is_a_fault(cluster, told, found, expected):
+def test_skipped_check_is_unknown_and_failed_check_fails(cluster, told, found, expected):
     cluster.node.checked = {CHECK: Outcome.PASS, PLACED: found}
     results = cluster.judge()
     assert results[CHECK].outcome is Outcome.PASS
     assert told(results, PLACED) == expected
 
 
-def test_the_state_of_a_node_is_what_programs_that_record_results_take_it_for(cluster):
+def test_node_state_has_stable_format(cluster):
     """Another way to write it would make all results stale."""
     cluster.node.change_card(driver_version="535.1")
     cards = hashlib.sha256(b"GPU-n-0\nGPU-n-1").hexdigest()[:16]
     assert cluster.node.state == NodeState("boot-1", "6.8.0-45", "535.1,550.54", cards)
 
 
-def test_of_a_node_whose_cards_are_not_known_the_state_has_none(cluster):
+def test_node_state_without_inventory_has_no_cards(cluster):
     cluster.node.annotations["accelkit.io/inventory"] = "{"
     assert cluster.node.state == NodeState("boot-1", "6.8.0-45")
 
@@ -111,6 +111,6 @@ def test_of_a_node_whose_cards_are_not_known_the_state_has_none(cluster):
 @pytest.mark.parametrize(
     "text", ["{", '{"results": {}, "version": 2}', '{"results": {"plugin-check": {"outcome": "green"}}}', "x" * 20_000]
 )
-def test_a_record_that_cannot_be_read_is_unknown(cluster, told, text):
+def test_unreadable_stage_record_is_unknown(cluster, told, text):
     cluster.node.annotations[STAGES_ANNOTATION] = text
     assert told(cluster.judge(), CHECK) == ("unknown", "RecordUnreadable")

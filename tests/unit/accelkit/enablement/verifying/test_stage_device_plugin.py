@@ -21,7 +21,7 @@ HOOK, PLUGIN = Stage.RUNTIME_HOOK, Stage.DEVICE_PLUGIN
         ("", "pass", "a runtime that its kubelet does not report"),
     ],
 )
-def test_cards_that_the_host_describes_need_a_runtime_that_knows_their_names(cluster, runtime, outcome, end):
+def test_cdi_devices_require_container_runtime_with_cdi_support(cluster, runtime, outcome, end):
     cluster.node.inventory["cdi"] = ("nvidia.com/gpu",)
     cluster.node.info["containerRuntimeVersion"] = runtime
     result = cluster.judge()[HOOK]
@@ -29,7 +29,7 @@ def test_cards_that_the_host_describes_need_a_runtime_that_knows_their_names(clu
     assert result.evidence.endswith(end)
 
 
-def test_plain_device_nodes_are_taken_by_every_runtime(cluster):
+def test_plain_device_nodes_work_with_every_container_runtime(cluster):
     cluster.node.info["containerRuntimeVersion"] = "containerd://1.6.8"
     result = cluster.judge()[HOOK]
     assert (result.outcome, result.evidence) == (
@@ -38,12 +38,12 @@ def test_plain_device_nodes_are_taken_by_every_runtime(cluster):
     )
 
 
-def test_what_pods_can_be_given_is_reported(cluster):
+def test_allocatable_resources_are_reported(cluster):
     evidence = cluster.judge()[PLUGIN].evidence
     assert evidence == "pod node-agent-n is ready; allocatable: accelkit.io/cards: 2, accelkit.io/memory: 160"
 
 
-def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
+def test_crashing_agent_is_reported_with_its_termination_message(cluster, told):
     cluster.node.wait(
         restartCount=7,
         state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
@@ -89,7 +89,7 @@ def test_an_agent_that_crashes_is_told_with_its_last_words(cluster, told):
     ],
     ids=["waiting", "not ready", "capacity alone", "not registered", "unit refused"],
 )
-def test_what_keeps_pods_from_cards_is_told(cluster, told, change, reason, evidence):
+def test_faults_of_agent_or_resources_are_reported(cluster, told, change, reason, evidence):
     change(cluster.node)
     results = cluster.judge()
     assert told(results, PLUGIN) == ("fail", reason)
@@ -106,12 +106,12 @@ def test_what_keeps_pods_from_cards_is_told(cluster, told, change, reason, evide
         lambda pod: pod["metadata"]["labels"].update({"pod-template-hash": "1"}),
     ],
 )
-def test_a_pod_that_leaves_or_is_another_one_is_no_agent(cluster, told, change):
+def test_terminating_or_foreign_pod_does_not_count_as_agent(cluster, told, change):
     change(cluster.node.pods[0])
     assert told(cluster.judge(), PLUGIN) == ("fail", "AgentMissing")
 
 
-def test_while_an_agent_is_replaced_the_one_that_is_ready_counts(cluster):
+def test_ready_agent_counts_during_agent_replacement(cluster):
     cluster.node.pods.append(cluster.node.build_pod("node-agent", conditions=[]))
     assert cluster.judge()[PLUGIN].outcome == "pass"
 
@@ -124,7 +124,7 @@ def test_withheld_resource_is_reported_with_its_cause(cluster):
     assert evidence == f"{said}; run site.yml"
 
 
-def test_cards_of_unknown_memory_are_offered_whole(cluster):
+def test_whole_cards_are_sufficient_if_card_memory_is_unknown(cluster):
     for index in range(2):
         cluster.node.change_card(index, memory_bytes=None)
     cluster.node.allocatable = {"accelkit.io/cards": "2"}
@@ -132,18 +132,18 @@ def test_cards_of_unknown_memory_are_offered_whole(cluster):
 
 
 @pytest.mark.parametrize(("amount", "outcome"), [("16", "pass"), ("0", "fail")])
-def test_resources_of_another_dialect_count_where_agents_serve_them(cluster, amount, outcome):
+def test_resources_of_another_dialect_count_if_agent_advertises_them(cluster, amount, outcome):
     cluster.node.annotations["accelkit.io/advertised"] = "enflame.com/gcu-count,enflame.com/gcu-memory"
     cluster.node.allocatable = {"enflame.com/gcu-memory": amount}
     assert cluster.judge()[PLUGIN].outcome == outcome
 
 
-def test_a_unit_that_waits_for_pods_is_none(cluster):
+def test_pending_unit_change_is_reported_in_evidence(cluster):
     cluster.node.inventory["next_unit_bytes"] = 2**31
     assert cluster.judge()[PLUGIN].evidence.endswith("; after the current pods end, it will use the unit 2 GiB")
 
 
-def test_where_pods_cannot_be_listed_nobody_knows(cluster, told):
+def test_device_plugin_stage_is_unknown_if_pods_cannot_be_listed(cluster, told):
     results = cluster.judge(pods=Unread("pods is forbidden"))
     assert told(results, PLUGIN) == ("unknown", "PodsUnread")
     assert results[PLUGIN].evidence == "the pods of accelkit cannot be listed: pods is forbidden"

@@ -9,7 +9,7 @@ from accelkit.model.stage import Stage
 DISCOVER = Stage.DISCOVER
 
 
-def test_what_the_node_has_is_reported(cluster):
+def test_discover_reports_cards_of_node(cluster):
     cluster.node.change_card(cordoned=True)
     assert cluster.judge()[DISCOVER].evidence == "2 x H100 (nvidia); 1 excluded from placement"
 
@@ -26,7 +26,7 @@ def test_what_the_node_has_is_reported(cluster):
         (None, "has never reported readiness"),
     ],
 )
-def test_what_is_known_of_a_node_whose_kubelet_is_silent_is_not_accepted(cluster, told, conditions, evidence):
+def test_node_with_unready_kubelet_is_unknown(cluster, told, conditions, evidence):
     cluster.node.conditions = conditions
     results = cluster.judge()
     assert told(results, DISCOVER) == ("unknown", "NodeNotReady")
@@ -39,12 +39,12 @@ BAD = ("{", '{"version": 9}', "[" * 100_000, '{"version": 1, "unit_bytes": 0, "c
 @pytest.mark.parametrize(
     ("text", "reason"), [(None, "InventoryMissing"), *((text, "InventoryUnreadable") for text in BAD)]
 )
-def test_a_node_whose_inventory_is_missing_or_unreadable_is_unknown(cluster, told, text, reason):
+def test_missing_or_unreadable_inventory_is_unknown(cluster, told, text, reason):
     cluster.node.annotations[INVENTORY_ANNOTATION] = text
     assert told(cluster.judge(), DISCOVER) == ("unknown", reason)
 
 
-def test_an_agent_that_finds_no_card_fails(cluster, told):
+def test_inventory_without_cards_fails(cluster, told):
     cluster.node.cards = []
     assert told(cluster.judge(), DISCOVER) == ("fail", "NoCards")
 
@@ -52,7 +52,7 @@ def test_an_agent_that_finds_no_card_fails(cluster, told):
 @pytest.mark.parametrize(
     ("count", "outcome"), [("2", "pass"), ("1", "pass"), ("3", "fail"), ("many", "pass"), ("", "pass")]
 )
-def test_a_count_by_another_program_is_compared(cluster, count, outcome):
+def test_card_count_of_another_program_is_compared_with_inventory(cluster, count, outcome):
     cluster.node.labels["nvidia.com/gpu.count"] = count
     cluster.node.annotations["accelkit.io/labels"] = '{"accelkit.io/cards.count": "2"}'
     result = cluster.judge()[DISCOVER]
@@ -62,7 +62,7 @@ def test_a_count_by_another_program_is_compared(cluster, count, outcome):
         assert result.evidence == "label nvidia.com/gpu.count counts 3 cards, the inventory has 2 of nvidia"
 
 
-def test_a_count_that_our_agent_wrote_proves_nothing(cluster):
+def test_card_count_label_written_by_agent_is_not_compared(cluster):
     cluster.node.labels["nvidia.com/gpu.count"] = "3"
     assert cluster.judge()[DISCOVER].outcome == "pass"
 
@@ -71,7 +71,7 @@ def test_a_count_that_our_agent_wrote_proves_nothing(cluster):
     ("label", "named", "outcome"),
     [(None, False, "skipped"), (None, True, "fail"), ("false", False, "skipped"), ("false", True, "skipped")],
 )
-def test_a_node_that_is_not_shared_fails_only_where_somebody_wants_it(cluster, told, label, named, outcome):
+def test_unshared_node_fails_only_if_named_and_not_opted_out(cluster, told, label, named, outcome):
     del cluster.node.labels["accelkit.io/share"]
     if label:
         cluster.node.labels["accelkit.io/share"] = label

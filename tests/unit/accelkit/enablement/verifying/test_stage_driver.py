@@ -63,7 +63,7 @@ def silence_card():
 
 
 @pytest.mark.parametrize("tell", [lose_driver, take_driver, find_foreign_driver, find_no_number])
-def test_a_card_without_its_driver_is_known_by_what_the_agent_writes(cluster, told, tell):
+def test_agent_health_reasons_for_missing_driver_are_recognized(cluster, told, tell):
     reason = tell()
     assert _UNBOUND.search(reason)
     assert not is_lost(Card("c", "v", "m", 1, health=Health.UNHEALTHY, health_reason=reason))
@@ -74,7 +74,7 @@ def test_a_card_without_its_driver_is_known_by_what_the_agent_writes(cluster, to
 
 
 @pytest.mark.parametrize("tell", [lose_card, miss_card, silence_card])
-def test_a_lost_card_is_known_by_what_the_agent_writes(cluster, told, tell):
+def test_agent_health_reasons_for_lost_card_are_recognized(cluster, told, tell):
     reason = tell()
     assert not _UNBOUND.search(reason)
     cluster.node.change_card(1, health=Health.UNHEALTHY, health_reason=reason)
@@ -84,12 +84,12 @@ def test_a_lost_card_is_known_by_what_the_agent_writes(cluster, told, tell):
     assert results[CHECK].evidence == f"card GPU-n-1: {reason}"
 
 
-def test_another_defect_of_a_card_is_told_as_it_is(cluster, told):
+def test_other_health_problem_fails_driver_check_as_unhealthy_card(cluster, told):
     cluster.node.change_card(health=Health.UNHEALTHY, health_reason="3 uncorrected errors in umc")
     assert told(cluster.judge(), CHECK) == ("fail", "CardUnhealthy")
 
 
-def test_a_card_whose_health_cannot_be_read_is_unknown_and_not_unwell(cluster, told):
+def test_card_with_unreadable_health_is_unknown(cluster, told):
     cluster.node.change_card(health=Health.UNKNOWN, health_reason="config cannot be read")
     results = cluster.judge()
     assert told(results, CHECK) == ("unknown", "CardHealthUnknown")
@@ -97,7 +97,7 @@ def test_a_card_whose_health_cannot_be_read_is_unknown_and_not_unwell(cluster, t
 
 
 @pytest.mark.parametrize(("kernel", "reason"), [("6.8.0-45", ""), ("6.8.0-44", "KernelDriverMismatch")])
-def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster, kernel, reason):
+def test_kernel_of_installed_driver_is_compared_with_running_kernel(cluster, kernel, reason):
     cluster.node.labels["accelkit.io/driver-kernel"] = kernel
     results = cluster.judge()
     assert results[DRIVER].evidence.startswith(f"container: accelkit installs it for kernel {kernel}; ")
@@ -107,7 +107,7 @@ def test_the_kernel_for_which_the_driver_was_chosen_is_the_one_that_runs(cluster
 
 
 @pytest.mark.parametrize("kernel", ["6.8+odd", "k" * 80])
-def test_a_kernel_that_is_no_label_is_compared_as_its_label_is_made(cluster, kernel):
+def test_kernel_name_is_normalized_like_its_label_before_comparison(cluster, kernel):
     cluster.node.labels["accelkit.io/driver-kernel"] = build_label(kernel)
     cluster.node.info["kernelVersion"] = kernel
     assert cluster.judge()[CHECK].outcome == "pass"
@@ -115,26 +115,26 @@ def test_a_kernel_that_is_no_label_is_compared_as_its_label_is_made(cluster, ker
     assert cluster.judge()[CHECK].reason == "KernelDriverMismatch"
 
 
-def test_a_kernel_that_nobody_tells_is_compared_with_none(cluster):
+def test_missing_kernel_version_causes_no_mismatch(cluster):
     cluster.node.labels["accelkit.io/driver-kernel"] = "6.8.0-45"
     cluster.node.info["kernelVersion"] = ""
     assert cluster.judge()[CHECK].outcome == "pass"
 
 
-def test_two_versions_of_one_vendors_driver_are_one_too_many(cluster, told):
+def test_two_driver_versions_of_one_vendor_fail(cluster, told):
     cluster.node.change_card(driver_version="535.1")
     results = cluster.judge()
     assert told(results, CHECK) == ("fail", "KernelDriverMismatch")
     assert results[CHECK].evidence == "cards of nvidia report the drivers 535.1, 550.54"
 
 
-def test_a_driver_that_comes_with_the_kernel_has_no_version_and_is_in_order(cluster):
+def test_in_tree_driver_without_version_passes(cluster):
     for index in range(2):
         cluster.node.change_card(index, driver_version="")
     assert cluster.judge()[CHECK].evidence == "2 cards are healthy; driver of the kernel 6.8.0-45"
 
 
-def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
+def test_driver_version_hidden_by_broken_library_is_unknown(cluster, told):
     cluster.node.change_card(driver_version="")
     cluster.node.inventory["library_problems"] = ("library libnvidia-ml.so.1 of nvidia is broken: version mismatch",)
     results = cluster.judge()
@@ -145,7 +145,7 @@ def test_a_version_that_a_broken_library_would_tell_is_unknown(cluster, told):
     )
 
 
-def test_cards_that_work_without_their_vendors_library_pass_and_that_is_reported(cluster):
+def test_missing_vendor_library_passes_and_is_reported(cluster):
     for index in range(2):
         cluster.node.change_card(index, driver_version="")
     cluster.node.inventory["library_problems"] = (
@@ -159,7 +159,7 @@ def test_cards_that_work_without_their_vendors_library_pass_and_that_is_reported
     )
 
 
-def test_the_problem_of_another_vendors_library_is_not_held_against_these_cards(cluster):
+def test_library_problem_of_another_vendor_is_ignored(cluster):
     cluster.node.change_card(driver_version="")
     cluster.node.inventory["library_problems"] = ("library libefml.so of enflame is broken: none found",)
     assert cluster.judge()[CHECK].outcome == "pass"
@@ -179,11 +179,11 @@ OPERATOR = {"n": Holders(cards="HAMi, the operator", driver="the operator")}
         ({"driver_mode": "container"}, "preinstalled: the node has its own"),
     ],
 )
-def test_whose_driver_it_is_is_reported(cluster, given, whose):
+def test_driver_installer_is_reported(cluster, given, whose):
     assert cluster.judge(**given)[DRIVER].evidence.startswith(whose)
 
 
-def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
+def test_containerized_driver_is_reported_with_its_pod(cluster):
     cluster.node.labels["accelkit.io/driver-kernel"] = "6.8.0-45"
     assert cluster.judge(holders=OPERATOR)[DRIVER].evidence == (
         "container: accelkit installs it for kernel 6.8.0-45; its pod is missing on the node"
@@ -200,11 +200,11 @@ def test_a_driver_in_a_container_is_told_with_its_pod(cluster):
         ("kmm.node.kubernetes.io/accelkit.nvidia.ready", "preinstalled: "),
     ],
 )
-def test_a_module_that_kmm_loads_for_accelkit_is_reported(cluster, key, told):
+def test_driver_loaded_by_kmm_for_accelkit_is_reported(cluster, key, told):
     cluster.node.labels[key] = ""
     assert cluster.judge()[DRIVER].evidence.startswith(told)
 
 
 @pytest.mark.parametrize("code", CardFaultCode)
-def test_each_fault_of_a_card_is_a_reason_of_stages(code):
+def test_each_card_fault_code_is_a_stage_reason(code):
     assert StageReason(code)

@@ -26,11 +26,11 @@ REFUSED = condition("Ready", "False", "NotSigned", "nobody whom the policies nam
     ],
     ids=["nothing", "definitions alone", "refused"],
 )
-def test_where_kernel_caches_are_not_installed_they_are_not_missed(cluster, told, given, expected):
+def test_cache_stage_is_skipped_if_caches_are_not_installed(cluster, told, given, expected):
     assert told(cluster.judge(**given), CACHES) == expected
 
 
-def test_caches_that_are_ready_pass(cluster):
+def test_ready_caches_pass(cluster):
     cluster.install_caches(("", "triton", READY), ("team", "own", READY))
     result = cluster.judge()[CACHES]
     assert result.outcome is Outcome.PASS
@@ -49,9 +49,7 @@ def test_caches_that_are_ready_pass(cluster):
         (condition("Ready", "Unknown", "RegistryUnavailable"), "pass"),
     ],
 )
-def test_a_cache_of_the_cluster_that_cannot_be_used_is_a_fault_and_one_under_way_is_none(
-    cluster, told_by_agent, outcome
-):
+def test_unusable_cluster_cache_fails_and_pending_cluster_cache_passes(cluster, told_by_agent, outcome):
     cluster.install_caches(("", "triton", told_by_agent))
     result = cluster.judge()[CACHES]
     assert result.outcome == outcome
@@ -60,12 +58,12 @@ def test_a_cache_of_the_cluster_that_cannot_be_used_is_a_fault_and_one_under_way
         assert result.evidence.startswith(f"cache triton: {told_by_agent['reason']}")
 
 
-def test_a_tenants_cache_makes_no_node_fail(cluster):
+def test_namespaced_cache_does_not_fail_node(cluster):
     cluster.install_caches(("team", "own", REFUSED))
     assert cluster.judge()[CACHES].outcome is Outcome.PASS
 
 
-def test_a_cache_agent_that_is_not_ready_is_a_fault(cluster, told):
+def test_unready_cache_agent_fails(cluster, told):
     cluster.install_caches()
     cluster.node.pods[-1]["status"]["conditions"] = []
     assert told(cluster.judge(), CACHES) == ("fail", "CacheAgentNotReady")
@@ -90,13 +88,11 @@ BOTH = frozenset({"GPU-n-0", "GPU-n-1"})
         (Monitoring("PodMonitor accelkit/m", {"other": AgentMetrics(BOTH, 20)}), "unknown", "MetricsUnread"),
     ],
 )
-def test_a_node_is_watched_where_its_metrics_are_collected_and_tell_of_each_card(
-    cluster, told, monitoring, outcome, reason
-):
+def test_monitoring_passes_if_metrics_are_scraped_for_each_card(cluster, told, monitoring, outcome, reason):
     assert told(cluster.judge(monitoring=monitoring), MONITORING) == (outcome, reason)
 
 
-def test_what_has_the_agent_scraped_and_what_it_shows_is_reported(cluster):
+def test_monitoring_reports_scrape_configuration_and_served_series(cluster):
     monitoring = Monitoring("PodMonitor accelkit/m", {"n": AgentMetrics(BOTH, 20)})
     assert cluster.judge(monitoring=monitoring)[MONITORING].evidence == (
         "PodMonitor accelkit/m configures scraping; its agent serves 20 series for 2 cards"
@@ -107,7 +103,7 @@ def test_what_has_the_agent_scraped_and_what_it_shows_is_reported(cluster):
 
 
 @pytest.mark.parametrize("key", ["accelkit.io/cards.count", "nvidia.com/gpu.count"])
-def test_a_label_that_another_program_took_away_is_a_fault(cluster, told, key):
+def test_label_removed_by_another_program_fails(cluster, told, key):
     del cluster.node.labels[key]
     results = cluster.judge()
     assert told(results, LABELS) == ("fail", "LabelMissing")
@@ -117,13 +113,13 @@ def test_a_label_that_another_program_took_away_is_a_fault(cluster, told, key):
 @pytest.mark.parametrize(
     ("record", "expected"), [(None, ("fail", "LabelMissing")), ("[]", ("unknown", "LabelsUnreadable"))]
 )
-def test_an_agent_that_never_labelled_its_node_is_a_fault(cluster, told, record, expected):
+def test_missing_label_record_fails_and_invalid_record_is_unknown(cluster, told, record, expected):
     cluster.node.annotations["accelkit.io/labels"] = record
     cluster.node.labels = {"accelkit.io/share": "true"}
     assert told(cluster.judge(), LABELS) == expected
 
 
-def test_a_label_to_which_another_program_gave_its_own_value_is_reported(cluster):
+def test_label_value_changed_by_another_program_is_reported(cluster):
     cluster.node.labels["nvidia.com/gpu.count"] = "1"
     result = cluster.judge()[LABELS]
     assert result.outcome is Outcome.PASS

@@ -9,21 +9,21 @@ NOW = 1_900_000_000.0
 NOT_WANTED = {Stage.KERNEL_CACHE_CHECK, Stage.MONITORING}
 
 
-def test_on_a_sound_node_every_stage_passes_or_is_not_installed(cluster):
+def test_every_stage_of_healthy_node_passes_or_is_not_installed(cluster):
     results = cluster.judge()
     assert list(results) == list(Stage)
     assert {stage for stage, each in results.items() if each.outcome is Outcome.SKIPPED} == NOT_WANTED
     assert {each.outcome for stage, each in results.items() if stage not in NOT_WANTED} == {Outcome.PASS}
 
 
-def test_a_stage_that_passed_says_what_was_seen_and_nothing_to_do(cluster):
+def test_passed_stage_has_evidence_and_no_next_action(cluster):
     for stage, result in cluster.judge().items():
         assert result.evidence
         assert (result.reason, result.next_action) == ("", "") or stage in NOT_WANTED
         assert result.found_at == (1.0 if stage in (Stage.PLUGIN_CHECK, Stage.EXTENDER_CHECK) else NOW)
 
 
-def test_what_needs_a_stage_that_failed_is_left_out_because_of_it(cluster):
+def test_stages_that_depend_on_failed_stage_are_skipped(cluster):
     cluster.node.inventory["problem"] = "too many devices"
     results = cluster.judge()
     assert results[Stage.DEVICE_PLUGIN].outcome is Outcome.FAIL
@@ -33,7 +33,7 @@ def test_what_needs_a_stage_that_failed_is_left_out_because_of_it(cluster):
         assert find_cause(stage, results) is Stage.DEVICE_PLUGIN
 
 
-def test_monitoring_and_labels_do_not_wait_for_a_pod_that_was_placed(cluster):
+def test_feature_labels_do_not_depend_on_plugin_check(cluster):
     cluster.node.checked = {}
     results = cluster.judge()
     assert results[Stage.PLUGIN_CHECK].outcome is Outcome.UNKNOWN
@@ -42,13 +42,13 @@ def test_monitoring_and_labels_do_not_wait_for_a_pod_that_was_placed(cluster):
 
 
 @pytest.mark.parametrize("stage", list(Stage)[1:])
-def test_every_stage_is_left_out_where_the_first_did_not_pass(cluster, stage):
+def test_every_stage_is_skipped_after_failed_discovery(cluster, stage):
     cluster.node.cards = []
     results = cluster.judge()
     assert results[Stage.DISCOVER].reason == "NoCards"
     assert (results[stage].outcome, find_cause(stage, results)) == (Outcome.SKIPPED, Stage.DISCOVER)
 
 
-def test_no_stage_needs_a_later_one():
+def test_stages_depend_only_on_earlier_stages():
     order = list(Stage)
     assert all(order.index(need) < order.index(stage) for stage, needs in NEEDS.items() for need in needs)

@@ -36,7 +36,7 @@ def list_explained():
     ]
 
 
-def test_the_page_explains_each_reason_once_and_no_other():
+def test_documentation_explains_each_reason_exactly_once():
     known = {*(reason.value for reason in StageReason), *(code for room in ROOMS.values() for code in room)}
     assert Counter(list_explained()) == Counter(known)
 
@@ -59,17 +59,17 @@ SHARED = {
 }
 
 
-def test_no_other_code_stands_in_two_lists():
+def test_only_shared_reasons_appear_in_several_lists():
     lists = [{reason.value for reason in StageReason}, *(set(room) for room in ROOMS.values())]
     counts = Counter(code for codes in lists for code in codes)
     assert {code for code, count in counts.items() if count > 1} == SHARED
 
 
-def test_stages_and_checks_advise_the_same():
+def test_stages_and_checks_share_next_actions_of_common_reasons():
     assert {OF_WORK[reason] == NEXT_ACTIONS[reason] for reason in ("NeverChecked", "RecordUnreadable")} == {True}
 
 
-def test_each_reason_has_a_next_action():
+def test_each_reason_has_next_action():
     assert NEXT_ACTIONS.keys() == set(StageReason)
     for text in NEXT_ACTIONS.values():
         assert 0 < len(text.format(node="n" * 63, namespace="accelkit")) <= MAX_EVIDENCE
@@ -77,13 +77,13 @@ def test_each_reason_has_a_next_action():
 
 
 @pytest.mark.parametrize("reason", StageReason)
-def test_each_reason_is_camel_case_and_given_by_somebody(reason):
+def test_each_stage_reason_is_camel_case_and_used(reason):
     assert re.fullmatch(r"(?:[A-Z][a-z0-9]+)+", reason.value)
     assert f"StageReason.{reason.name}" in SOURCES or f'"{reason.value}"' in SOURCES
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_each_reason_of_a_room_is_given_by_somebody(room):
+def test_each_reason_of_package_is_used(room):
     module = import_module(f"accelkit.enablement.{room}.reasons")
     (known,) = (value for name, value in vars(module).items() if name in TYPES)
     assert set(get_args(known)) == ROOMS[room].keys()

@@ -21,7 +21,7 @@ def outcomes(report, stage):
     return {node.name: str(node.stages[list(Stage).index(stage)].outcome) for node in report.nodes}
 
 
-async def test_few_lists_are_read_whatever_the_number_of_nodes(enabled):
+async def test_number_of_lists_does_not_depend_on_number_of_nodes(enabled):
     api = enabled(*(f"node-{number}" for number in range(20))).serve()
     report = await verify_stages(api, namespace="accelkit")
     assert (len(report.nodes), report.exit_code) == (20, 0)
@@ -30,7 +30,7 @@ async def test_few_lists_are_read_whatever_the_number_of_nodes(enabled):
     assert not api.writes
 
 
-async def test_caches_and_pods_of_the_namespace_are_found(cluster):
+async def test_caches_and_pods_of_selected_namespace_are_read(cluster):
     cluster.install_caches(("", "triton", {"type": "Ready", "status": "False", "reason": "NotSigned"}))
     report = await verify_stages(cluster.serve(), namespace="accelkit")
     assert outcomes(report, Stage.KERNEL_CACHE_CHECK) == {"n": "fail"}
@@ -42,7 +42,7 @@ async def test_caches_and_pods_of_the_namespace_are_found(cluster):
     ("path", "stage"), [("/pods", Stage.DEVICE_PLUGIN), ("clustergkmcachenodes", Stage.KERNEL_CACHE_CHECK)]
 )
 @pytest.mark.parametrize("status", [0, 403, 503])
-async def test_one_list_that_is_refused_leaves_unknown_what_rests_on_it_alone(cluster, path, stage, status):
+async def test_refused_list_affects_only_dependent_stages(cluster, path, stage, status):
     cluster.install_caches()
     api = cluster.serve()
     api.fail(ApiError("it is not to be had", status=status), path=path, times=None)
@@ -52,21 +52,21 @@ async def test_one_list_that_is_refused_leaves_unknown_what_rests_on_it_alone(cl
     assert report.exit_code == 3
 
 
-async def test_who_may_not_list_caches_is_not_told_of_an_installation_that_there_is_not(cluster):
+async def test_cache_stage_is_skipped_if_caches_are_unreadable_and_not_installed(cluster):
     api = cluster.serve()
     api.fail(ApiError("it is forbidden", status=403), path="clustergkmcachenodes", times=None)
     report = await verify_stages(api, namespace="accelkit")
     assert outcomes(report, Stage.KERNEL_CACHE_CHECK) == {"n": "skipped"}
 
 
-async def test_without_nodes_there_is_no_report_of_them_all(cluster):
+async def test_verify_fails_without_node_list(cluster):
     api = cluster.serve()
     api.fail(ApiError("connection refused"), path="/nodes", times=None)
     with pytest.raises(ApiError, match="connection refused"):
         await verify_stages(api, namespace="accelkit")
 
 
-async def test_of_named_nodes_nothing_is_known_then(cluster):
+async def test_named_nodes_are_unknown_without_node_list(cluster):
     api = cluster.serve()
     api.fail(ApiError("connection refused"), times=None)
     report = await verify_stages(api, namespace="accelkit", nodes=["n"])
@@ -76,7 +76,7 @@ async def test_of_named_nodes_nothing_is_known_then(cluster):
     assert report.exit_code == 3
 
 
-async def test_a_named_node_that_is_not_there_is_reported_beside_the_others(enabled):
+async def test_missing_named_node_is_reported_beside_existing_nodes(enabled):
     report = await verify_stages(enabled("a", "b").serve(), namespace="accelkit", nodes=["b", "gone"])
     assert outcomes(report, Stage.DISCOVER) == {"b": "pass", "gone": "fail"}
     gone = report.nodes[1].stages
@@ -84,7 +84,7 @@ async def test_a_named_node_that_is_not_there_is_reported_beside_the_others(enab
     assert {(cell.outcome, cell.because) for cell in gone[1:]} == {("skipped", Stage.DISCOVER)}
 
 
-async def test_nodes_with_cards_that_are_not_shared_are_shown_and_others_are_not(enabled):
+async def test_unshared_nodes_without_cards_are_not_listed(enabled):
     cluster = enabled("cards", "none", "shared")
     for name in ("cards", "none"):
         del cluster[name].labels["accelkit.io/share"]
@@ -93,20 +93,20 @@ async def test_nodes_with_cards_that_are_not_shared_are_shown_and_others_are_not
     assert outcomes(report, Stage.DISCOVER) == {"cards": "skipped", "shared": "pass"}
 
 
-async def test_a_cluster_without_a_shared_node_is_not_in_order(cluster):
+async def test_cluster_without_shared_node_is_rejected(cluster):
     del cluster.node.labels["accelkit.io/share"]
     with pytest.raises(ServiceError, match=r"no node is labelled accelkit\.io/share=true; run site\.yml"):
         await verify_stages(cluster.serve(), namespace="accelkit")
 
 
-async def test_a_node_that_cannot_be_decoded_is_missing_and_stops_no_other(enabled):
+async def test_undecodable_node_is_reported_missing_without_affecting_other_nodes(enabled):
     api = enabled("a", "b").serve()
     api.objects["/api/v1/nodes/a"]["status"]["nodeInfo"] = 7
     report = await verify_stages(api, namespace="accelkit", nodes=["a", "b"])
     assert outcomes(report, Stage.DISCOVER) == {"a": "fail", "b": "pass"}
 
 
-async def test_a_fault_that_is_gone_in_time_was_on_its_way(cluster, clock):
+async def test_transient_fault_that_disappears_in_time_is_not_reported(cluster, clock):
     api = cluster.serve()
     pod = next(each for path, each in api.objects.items() if "/pods/" in path)
     conditions = pod["status"].pop("conditions")
@@ -120,13 +120,13 @@ async def test_a_fault_that_is_gone_in_time_was_on_its_way(cluster, clock):
     assert (report.exit_code, clock.now) == (0, 3)
 
 
-async def test_a_fault_that_stays_is_told_at_the_deadline(cluster, clock):
+async def test_persistent_fault_is_reported_at_deadline(cluster, clock):
     cluster.node.pods.clear()
     report = await verify_stages(cluster.serve(), namespace="accelkit", seconds=10)
     assert (report.exit_code, clock.now) == (4, 10)
 
 
-async def test_what_is_only_stale_is_not_waited_for(cluster, clock, another_state):
+async def test_stale_result_causes_no_wait(cluster, clock, another_state):
     cluster.node.checked_in = another_state
     report = await verify_stages(cluster.serve(), namespace="accelkit", seconds=10)
     assert (report.exit_code, clock.now) == (3, 0)

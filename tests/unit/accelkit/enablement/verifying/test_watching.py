@@ -56,7 +56,7 @@ def serve_metrics(cluster, answer=None):
     return api
 
 
-async def test_a_cluster_without_monitoring_asks_no_agent(cluster):
+async def test_agents_are_not_queried_without_monitoring(cluster):
     api = serve_metrics(cluster)
     assert await read_monitoring(api, "accelkit") is None
     install(api, operator=False, **{"board.json": "{}"})
@@ -65,7 +65,7 @@ async def test_a_cluster_without_monitoring_asks_no_agent(cluster):
 
 
 @pytest.mark.parametrize("operator", [True, False])
-async def test_agents_are_asked_once_each_where_something_has_them_scraped(enabled, operator):
+async def test_each_agent_is_queried_once_if_scraping_is_configured(enabled, operator):
     api = serve_metrics(enabled("a", "b"))
     install(api, operator=operator, **{"scrape.yml": "scrape_configs: []"})
     found = await read_monitoring(api, "accelkit")
@@ -77,7 +77,7 @@ async def test_agents_are_asked_once_each_where_something_has_them_scraped(enabl
     assert sum("proxy" in request.path for request in api.requests) == 2
 
 
-async def test_the_report_says_that_the_nodes_are_watched(cluster):
+async def test_report_states_that_nodes_are_scraped(cluster):
     api = serve_metrics(cluster)
     install(api)
     cell = (await verify_cluster(api, namespace="accelkit")).nodes[0].stages[list(Stage).index(Stage.MONITORING)]
@@ -85,19 +85,19 @@ async def test_the_report_says_that_the_nodes_are_watched(cluster):
     assert cell.evidence.startswith("PodMonitor accelkit/accelkit-monitoring configures scraping")
 
 
-async def test_named_nodes_alone_are_asked(enabled):
+async def test_only_agents_of_named_nodes_are_queried(enabled):
     api = serve_metrics(enabled("a", "b"))
     install(api)
     assert set((await read_monitoring(api, "accelkit", ["b"])).agents) == {"b"}
 
 
-async def test_an_agent_without_the_port_serves_no_metrics(cluster):
+async def test_agent_without_metrics_port_is_reported_as_not_served(cluster):
     api = cluster.serve()
     install(api)
     assert (await read_monitoring(api, "accelkit")).agents == {"n": NotServed()}
 
 
-async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
+async def test_forbidden_proxy_access_stops_further_queries_and_is_reported(enabled):
     names = [f"node-{number}" for number in range(40)]
     api = serve_metrics(enabled(*names))
     install(api)
@@ -107,7 +107,7 @@ async def test_who_may_not_ask_is_refused_once_and_told_why(enabled):
     assert sum("/proxy/" in request.path for request in api.requests) <= 16
 
 
-async def test_an_agent_that_says_that_it_may_not_be_asked_speaks_for_no_other(enabled):
+async def test_forbidden_response_of_one_agent_does_not_affect_other_agents(enabled):
     names = [f"node-{number:02}" for number in range(40)]
     api = serve_metrics(enabled(*names))
     install(api)
@@ -117,7 +117,7 @@ async def test_an_agent_that_says_that_it_may_not_be_asked_speaks_for_no_other(e
     assert [name for name in names[1:] if not isinstance(found.agents[name], AgentMetrics)] == []
 
 
-async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled):
+async def test_unresponsive_agent_does_not_delay_other_agents(enabled):
     api = serve_metrics(enabled("a", "b"))
     install(api)
 
@@ -132,7 +132,7 @@ async def test_an_agent_that_does_not_answer_holds_up_no_other_for_long(enabled)
 
 
 @pytest.mark.parametrize("status", [0, 403, 503])
-async def test_lists_that_are_refused_leave_it_unknown(cluster, status):
+async def test_monitoring_is_unknown_if_lists_are_refused(cluster, status):
     api = serve_metrics(cluster)
     api.fail(ApiError("it is not to be had", status=status), path="podmonitors", times=None)
     assert await read_monitoring(api, "accelkit") == Unread("it is not to be had")
@@ -140,14 +140,14 @@ async def test_lists_that_are_refused_leave_it_unknown(cluster, status):
     assert isinstance(await read_monitoring(api, "accelkit"), Monitoring)
 
 
-def test_what_is_no_metrics_is_not_read():
+def test_invalid_metrics_are_unreadable():
     assert isinstance(parse_agent_metrics(b"accelerator_info{card= 1"), Unread)
     assert isinstance(parse_agent_metrics(b"\xff\xfe"), Unread)
     assert parse_agent_metrics(b"<html>") == AgentMetrics(frozenset(), 0)
     assert parse_agent_metrics(metrics("a", "b")).cards == {"a", "b"}
 
 
-def test_a_series_that_takes_minutes_to_parse_is_not_read():
+def test_series_with_excessive_labels_are_rejected_quickly():
     labels = ",".join(f'l{number}="x"' for number in range(150_000))
     began_at = time.process_time()
     assert isinstance(parse_agent_metrics(f"accelerator_info{{{labels}}} 1\n".encode()), Unread)
@@ -158,13 +158,13 @@ def owner(title, *, drives=False, state=OwnerState.OWNER):
     return NodeOwner(title, title, "nvidia", HeldPart.CARDS, state, (), (), "", drives)
 
 
-def test_those_who_hold_something_now_are_named():
+def test_current_owners_are_named():
     found = name_holders([owner("op", drives=True), owner("HAMi"), owner("old", state=OwnerState.LEFT_OVER)])
     assert found == Holders(cards="op, HAMi", driver="op")
     assert name_holders([]) == Holders()
 
 
-async def test_owners_that_cannot_be_read_stop_no_report(cluster):
+async def test_unreadable_owners_do_not_prevent_report(cluster):
     api = cluster.serve()
     api.fail(ApiError("it is forbidden", status=403), path="daemonsets", times=None)
     api.fail(ApiError("no answer"), path="resourceslices", times=None)

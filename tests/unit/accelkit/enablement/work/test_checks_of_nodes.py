@@ -17,7 +17,7 @@ from accelkit.model.stage import Stage
 GIB = 2**30
 
 
-async def test_two_nodes_of_two_vendors_pass_side_by_side(cluster, check):
+async def test_nodes_of_two_vendors_are_checked_concurrently(cluster, check):
     cluster.add("a")
     cluster.add("b", "nvidia")
     found = await check("a", "b")
@@ -29,7 +29,7 @@ async def test_two_nodes_of_two_vendors_pass_side_by_side(cluster, check):
     assert cluster.most == 2
 
 
-async def test_a_pod_asks_for_one_unit_through_the_scheduler_and_may_do_nothing(cluster, check_one):
+async def test_check_pod_requests_one_unit_and_is_unprivileged(cluster, check_one):
     await check_one()
     [pod] = cluster.created
     spec = pod["spec"]
@@ -50,7 +50,7 @@ async def test_a_pod_asks_for_one_unit_through_the_scheduler_and_may_do_nothing(
     assert pod["metadata"]["labels"]["app.kubernetes.io/part-of"] == "accelkit"
 
 
-async def test_no_more_than_so_many_pods_at_one_time(cluster, check):
+async def test_number_of_concurrent_check_pods_is_limited(cluster, check):
     names = [f"n{number}" for number in range(12)]
     for name in names:
         cluster.add(name)
@@ -61,7 +61,7 @@ async def test_no_more_than_so_many_pods_at_one_time(cluster, check):
     assert len(lists) == 2, "one list of nodes before and one after, however many there are"
 
 
-async def test_another_dialects_resource_is_asked_for_where_the_agent_advertises_it(cluster, check):
+async def test_check_pod_requests_resource_that_agent_advertises(cluster, check):
     cluster.add("a")
     node = cluster.node("a")
     node["metadata"]["annotations"]["accelkit.io/advertised"] = "enflame.com/gcu-memory,enflame.com/gcu-count"
@@ -71,7 +71,7 @@ async def test_another_dialects_resource_is_asked_for_where_the_agent_advertises
     assert cluster.created[0]["spec"]["containers"][0]["resources"]["limits"]["enflame.com/gcu-memory"] == "1"
 
 
-async def test_allocatable_counts_and_not_capacity(cluster, check):
+async def test_check_uses_allocatable_instead_of_capacity(cluster, check):
     cluster.add("a", allocatable="0")
     found = await check("a")
     assert outcomes(found) == (("fail", "NothingAllocatable"), ("skipped", "NeedNotPassed"))
@@ -79,13 +79,13 @@ async def test_allocatable_counts_and_not_capacity(cluster, check):
     assert cluster.created == []
 
 
-async def test_a_node_that_offers_nothing_fails(cluster, check):
+async def test_node_without_advertised_resource_fails(cluster, check):
     cluster.add("a")
     cluster.node("a")["status"]["capacity"] = {}
     assert outcomes(await check("a"))[0] == ("fail", "NotAdvertised")
 
 
-async def test_a_node_whose_cards_are_not_known_is_unknown(cluster, check):
+async def test_node_without_inventory_is_unknown(cluster, check):
     cluster.add("a")
     cluster.node("a")["metadata"]["annotations"] = {}
     found = await check("a")
@@ -93,20 +93,20 @@ async def test_a_node_whose_cards_are_not_known_is_unknown(cluster, check):
     assert "not published an inventory" in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_a_full_node_is_not_a_failed_one_and_gets_no_pod(cluster, check_one):
+async def test_full_node_is_unknown_and_receives_no_pod(cluster, check_one):
     cluster.free["a"] = GIB - 1
     assert outcomes(await check_one()) == (("unknown", "NoFreeShare"), ("unknown", "NoFreeShare"))
     assert cluster.created == []
 
 
-async def test_a_node_that_is_not_there_is_unknown_and_stops_no_other(cluster, check):
+async def test_missing_node_is_unknown_and_does_not_affect_other_nodes(cluster, check):
     cluster.add("a")
     found = await check("a", "gone")
     assert outcomes(found) == PASSED
     assert outcomes(found, "gone")[0] == ("unknown", "NodeMissing")
 
 
-async def test_one_nodes_fault_stops_no_other(cluster, check):
+async def test_fault_of_one_node_does_not_affect_other_nodes(cluster, check):
     cluster.add("a")
     cluster.add("b")
     cluster.steps["a"] = lambda cluster, _node, pod: cluster.condition(pod, "SchedulerError", "connection refused")
@@ -116,7 +116,7 @@ async def test_one_nodes_fault_stops_no_other(cluster, check):
     assert outcomes(found, "b") == PASSED
 
 
-async def test_a_node_that_was_rebooted_meanwhile_is_not_judged(check_one):
+async def test_node_rebooted_during_check_is_unknown(check_one):
     def reboot(cluster, node, pod):
         cluster.run_well(node, pod)
         cluster.node(node)["status"]["nodeInfo"]["bootID"] = "c"
@@ -126,7 +126,7 @@ async def test_a_node_that_was_rebooted_meanwhile_is_not_judged(check_one):
     assert found["a"][Stage.PLUGIN_CHECK].state.boot_id == "b"
 
 
-async def test_a_node_that_leaves_meanwhile_is_unknown(check_one):
+async def test_node_deleted_during_check_is_unknown(check_one):
     def leave(cluster, node, pod):
         cluster.run_well(node, pod)
         del cluster.objects["/api/v1/nodes/a"]
@@ -135,27 +135,27 @@ async def test_a_node_that_leaves_meanwhile_is_unknown(check_one):
 
 
 @pytest.mark.parametrize("answered", [True, False])
-async def test_a_creation_without_an_answer_is_asked_for_again(cluster, check_one, answered):
+async def test_pod_creation_without_response_is_retried(cluster, check_one, answered):
     cluster.fail(ApiError("no answer"), "POST", "/pods", answered=answered)
     assert outcomes(await check_one()) == PASSED
     assert len(cluster.created) == 2
     assert len({pod["metadata"]["annotations"][RUN_ANNOTATION] for pod in cluster.created}) == 1
 
 
-async def test_an_api_server_that_never_answers_is_unknown_and_is_asked_three_times(cluster, check_one):
+async def test_unresponsive_api_server_is_unknown_after_three_attempts(cluster, check_one):
     cluster.fail(ApiError("no answer"), "POST", "/pods", times=None)
     assert outcomes(await check_one()) == (("unknown", "ApiUnanswered"),) * 2
     assert len(cluster.created) == 3
 
 
-async def test_a_refused_pod_is_unknown(cluster, check_one):
+async def test_refused_check_pod_is_unknown(cluster, check_one):
     cluster.fail(ApiError("violates PodSecurity", status=403, reason="Forbidden"), "POST", "/pods")
     found = await check_one()
     assert outcomes(found) == (("unknown", "PodRefused"),) * 2
     assert "violates PodSecurity" in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_what_a_killed_run_left_goes_first(cluster, check_one):
+async def test_pods_of_interrupted_run_are_deleted_first(cluster, check_one):
     for name in (name_pod("a"), name_pod("other")):
         cluster.leave(name)
     assert outcomes(await check_one()) == PASSED
@@ -163,7 +163,7 @@ async def test_what_a_killed_run_left_goes_first(cluster, check_one):
     assert kinds[:2] == ["DELETE", "DELETE"]
 
 
-async def test_a_pod_that_does_not_go_stops_the_check_of_its_node_alone(cluster, check_pods, monkeypatch):
+async def test_undeletable_pod_blocks_only_check_of_its_node(cluster, check_pods, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.add("a")
     cluster.add("away")
@@ -174,7 +174,7 @@ async def test_a_pod_that_does_not_go_stops_the_check_of_its_node_alone(cluster,
     assert outcomes(found, "away") == (("unknown", "OtherRun"),) * 2
 
 
-async def test_the_pod_of_another_run_is_left_alone(cluster, check_pods):
+async def test_pod_of_another_run_is_not_deleted(cluster, check_pods):
     cluster.add("a")
 
     def come_first(request):
@@ -189,7 +189,7 @@ async def test_the_pod_of_another_run_is_left_alone(cluster, check_pods):
     assert cluster.objects[cluster.pod_path("a")]["metadata"]["uid"] == "theirs"
 
 
-async def test_a_pod_that_a_kubelet_mirrors_keeps_no_other_node_from_its_check(cluster, check_pods, monkeypatch):
+async def test_mirror_pod_with_name_of_check_pod_does_not_block_check(cluster, check_pods, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.add("a")
     cluster.leave(name_pod("a"), annotations={"kubernetes.io/config.mirror": "x"})["spec"]["nodeName"] = "evil"
@@ -198,7 +198,7 @@ async def test_a_pod_that_a_kubelet_mirrors_keeps_no_other_node_from_its_check(c
     assert cluster.pods == [f"/api/v1/namespaces/accelkit/pods/{name_pod('a')}"]
 
 
-async def test_pods_go_when_the_run_is_broken_off(cluster, check_pods):
+async def test_cancelled_run_deletes_its_pods(cluster, check_pods):
     cluster.add("a")
     cluster.steps["a"] = lambda cluster, node, pod: cluster.bind(node, pod)
     running = asyncio.create_task(check_nodes(cluster, ["a"], check_pods, ledger=cluster.ledger))
@@ -209,7 +209,7 @@ async def test_pods_go_when_the_run_is_broken_off(cluster, check_pods):
     assert cluster.pods == []
 
 
-async def test_a_defect_of_ours_leaves_no_pod(cluster, check_pods, monkeypatch):
+async def test_internal_error_leaves_no_pod(cluster, check_pods, monkeypatch):
     cluster.add("a")
     monkeypatch.setattr(run, "judge_container", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -217,7 +217,7 @@ async def test_a_defect_of_ours_leaves_no_pod(cluster, check_pods, monkeypatch):
     assert cluster.pods == []
 
 
-async def test_the_looks_at_ledger_and_kubelets_are_shared(cluster, check):
+async def test_ledger_and_allocation_reads_are_shared_between_nodes(cluster, check):
     for number in range(8):
         cluster.add(f"n{number}")
     await check(*(f"n{number}" for number in range(8)))
@@ -225,12 +225,12 @@ async def test_the_looks_at_ledger_and_kubelets_are_shared(cluster, check):
     assert len(maps) < 8, json.dumps(len(maps))
 
 
-async def test_what_was_found_stands_where_a_deletion_is_not_answered(cluster, check_one):
+async def test_result_is_kept_if_pod_deletion_has_no_response(cluster, check_one):
     cluster.fail(ApiError("no answer"), "DELETE", times=3)
     assert outcomes(await check_one()) == PASSED
 
 
-async def test_an_assignment_that_is_broken_meanwhile_stops_no_other_node(cluster, check):
+async def test_assignment_corrupted_during_check_does_not_affect_other_nodes(cluster, check):
     cluster.add("a")
     cluster.add("b")
     cluster.held["a"] = None

@@ -122,7 +122,7 @@ class FakeDriver:
         return 0
 
 
-def test_vectors_are_added_on_each_card_and_nothing_stays():
+def test_vectors_are_added_on_each_card_and_resources_are_released():
     driver = FakeDriver(cards=2)
     work, identities = add_on_cards(driver, SHARE)
     assert identities == (IDENTITY, IDENTITY)
@@ -131,7 +131,7 @@ def test_vectors_are_added_on_each_card_and_nothing_stays():
 
 
 @pytest.mark.parametrize("share", [2**20, 2**24])
-def test_it_takes_no_more_than_a_quarter_of_the_share(share):
+def test_cuda_work_uses_at_most_a_quarter_of_share(share):
     driver = FakeDriver()
     add_on_cards(driver, share)
     assert 0 < driver.largest <= share // 4
@@ -145,7 +145,7 @@ def test_it_takes_no_more_than_a_quarter_of_the_share(share):
         *("cuModuleGetFunction", "cuLaunchKernel", "cuCtxSynchronize"),
     ],
 )
-def test_each_failure_is_reported_with_the_drivers_name_of_it_and_leaves_nothing(name):
+def test_cuda_failure_is_reported_by_name_and_releases_resources(name):
     driver = FakeDriver(**{name: 100})
     with pytest.raises(WorkError) as refused:
         add_on_cards(driver, SHARE)
@@ -154,7 +154,7 @@ def test_each_failure_is_reported_with_the_drivers_name_of_it_and_leaves_nothing
     assert (driver.memory, driver.contexts, driver.modules) == ({}, set(), set())
 
 
-def test_a_library_that_lacks_a_function_or_names_no_errors_is_reported():
+def test_incomplete_driver_library_is_reported():
     with pytest.raises(WorkError, match="has no function cuCtxCreate_v2"):
         add_on_cards(FakeDriver(cuCtxCreate_v2=None), SHARE)
     with pytest.raises(WorkError, match="cuInit failed with error 3"):
@@ -163,13 +163,13 @@ def test_a_library_that_lacks_a_function_or_names_no_errors_is_reported():
         add_on_cards(FakeDriver(cuInit=3, cuGetErrorName=1), SHARE)
 
 
-def test_a_driver_without_cards_fails():
+def test_driver_without_cards_fails():
     with pytest.raises(WorkError, match="reports no cards in this container"):
         add_on_cards(FakeDriver(cards=0), SHARE)
 
 
 @pytest.mark.parametrize("fault", ["wrong_sum", "forgetful"])
-def test_a_card_that_computes_or_remembers_wrongly_fails(fault):
+def test_card_with_wrong_result_or_corrupt_memory_fails(fault):
     driver = FakeDriver()
     setattr(driver, fault, True)
     with pytest.raises(WorkError) as refused:
@@ -177,7 +177,7 @@ def test_a_card_that_computes_or_remembers_wrongly_fails(fault):
     assert refused.value.reason == "WrongResult"
 
 
-def test_it_is_asked_where_the_container_has_a_card_of_its_vendor(tmp_path):
+def test_cuda_work_runs_if_container_has_nvidia_card(tmp_path):
     (tmp_path / "nvidia0").touch()
     given = {"ACCELKIT_MEMORY_BYTES": str(GIB)}
     found = check_share(given, tmp_path, load_profiles().values(), load=FakeDriver)
@@ -186,5 +186,5 @@ def test_it_is_asked_where_the_container_has_a_card_of_its_vendor(tmp_path):
     assert (failed.passed, failed.reason, failed.device_nodes) == (False, "CudaFailed", ("/dev/nvidia0",))
 
 
-def test_a_library_that_is_not_there_is_none():
+def test_missing_driver_library_returns_none():
     assert load_driver("libaccelkit-absent.so.1") is None

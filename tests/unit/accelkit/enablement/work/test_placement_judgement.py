@@ -26,7 +26,7 @@ GIB = 2**30
         ("0/2: insufficient accelkit.io/memory in one card", 0, (("unknown", "NoFreeShare"),) * 2),
     ],
 )
-async def test_why_a_pod_is_not_placed(check_one, said, free, expected):
+async def test_cause_of_failed_placement_determines_outcome(check_one, said, free, expected):
     def refuse(cluster, node, pod):
         # As where another pod has taken the last share meanwhile.
         cluster.free[node] = free
@@ -37,7 +37,7 @@ async def test_why_a_pod_is_not_placed(check_one, said, free, expected):
     assert said in evidence(found, Stage.EXTENDER_CHECK)
 
 
-async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check_one, monkeypatch):
+async def test_pod_placed_before_deadline_passes(cluster, check_one, monkeypatch):
     monkeypatch.setattr(run, "PATIENCE_SECONDS", 5)
 
     def place_late(cluster, node, pod):
@@ -51,16 +51,16 @@ async def test_a_pod_that_finds_its_place_in_time_passes(cluster, check_one, mon
     assert outcomes(await check_one(place_late)) == PASSED
 
 
-async def test_nobody_tries_to_place_it(check_one):
+async def test_pod_that_no_scheduler_tried_is_unknown(check_one):
     assert outcomes(await check_one(lambda *_: None)) == (("unknown", "NotTried"),) * 2
 
 
-async def test_a_pod_that_was_bound_without_the_extender_fails_it(check_one):
+async def test_pod_bound_without_assignment_fails_extender_check(check_one):
     found = await check_one(lambda cluster, node, pod: cluster.run_well(node, pod, assigned=False))
     assert outcomes(found)[1] == ("fail", "NoAssignment")
 
 
-async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(cluster, check_one):
+async def test_assignment_written_later_by_agent_does_not_count(cluster, check_one):
     def bind_bare(cluster, node, pod):
         cluster.bind(node, pod, assigned=False)
 
@@ -80,7 +80,7 @@ async def test_an_assignment_that_the_agent_wrote_later_is_not_the_extenders(clu
         '{"version": 1, "containers": {"check": [{"card": "x", "memory_bytes": -1}]}}',
     ],
 )
-async def test_an_assignment_that_is_of_no_use_fails_the_extender(check_one, text):
+async def test_invalid_assignment_fails_extender_check(check_one, text):
     def bind_badly(cluster, node, pod):
         cluster.bind(node, pod)
         pod["metadata"]["annotations"][ASSIGNMENT_ANNOTATION] = text
@@ -89,12 +89,12 @@ async def test_an_assignment_that_is_of_no_use_fails_the_extender(check_one, tex
 
 
 @pytest.mark.parametrize("counted", [None, 2 * GIB])
-async def test_a_ledger_that_counts_otherwise_fails_the_extender(cluster, check_one, counted):
+async def test_different_ledger_amount_fails_extender_check(cluster, check_one, counted):
     cluster.counted["a"] = counted
     assert outcomes(await check_one()) == (("pass", ""), ("fail", "LedgerDiffers"))
 
 
-async def test_an_extender_that_does_not_answer_is_unknown(cluster, check_one):
+async def test_unavailable_extender_is_unknown(cluster, check_one):
     cluster.ledger_error = ServiceError("no way to it")
     found = await check_one()
     assert outcomes(found) == (("pass", ""), ("unknown", "LedgerUnread"))

@@ -25,7 +25,7 @@ GIB = 2**30
         ({"phase": "Pending"}, ("unknown", "NotEnded")),
     ],
 )
-async def test_a_pod_that_its_kubelet_does_not_run(check_one, status, expected):
+async def test_pod_refused_by_kubelet_fails_or_is_unknown_by_reason(check_one, status, expected):
     def refuse(cluster, node, pod):
         cluster.bind(node, pod)
         pod["status"] |= status
@@ -43,7 +43,7 @@ async def test_a_pod_that_its_kubelet_does_not_run(check_one, status, expected):
         ("ContainerCreating", ("unknown", "NotEnded")),
     ],
 )
-async def test_a_container_that_does_not_start(check_one, reason, expected):
+async def test_container_that_does_not_start_fails_or_is_unknown_by_reason(check_one, reason, expected):
     def wait(cluster, node, pod):
         cluster.bind(node, pod)
         waiting = {"reason": reason, "message": "unresolvable CDI devices"}
@@ -54,7 +54,7 @@ async def test_a_container_that_does_not_start(check_one, reason, expected):
     assert "unresolvable CDI devices" in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_a_pod_that_somebody_deletes_is_unknown(check_one):
+async def test_deleted_check_pod_is_unknown(check_one):
     def bind_and_lose(cluster, node, pod):
         cluster.bind(node, pod)
         asyncio.get_running_loop().call_later(0.03, lambda: cluster.objects.pop(cluster.pod_path(node)))
@@ -98,7 +98,7 @@ async def test_a_pod_that_somebody_deletes_is_unknown(check_one):
         ("nvidia", {"code": 1, "told": {"passed": False, "reason": "Forged"}}, ("WorkFailed", "exited with code 1")),
     ],
 )
-async def test_what_the_container_says_is_judged(check_one, vendor, ended, expected):
+async def test_invalid_container_evidence_fails_plugin_check(check_one, vendor, ended, expected):
     def end(cluster, node, pod):
         cluster.bind(node, pod)
         cluster.admit(node, pod)
@@ -113,7 +113,7 @@ async def test_what_the_container_says_is_judged(check_one, vendor, ended, expec
     assert words in evidence(found, Stage.PLUGIN_CHECK)
 
 
-async def test_a_variable_that_the_runtime_has_answered_says_nothing(check_one):
+async def test_variable_replaced_by_container_runtime_is_ignored(check_one):
     def end(cluster, node, pod):
         cluster.bind(node, pod)
         cluster.admit(node, pod)
@@ -130,17 +130,17 @@ async def test_a_variable_that_the_runtime_has_answered_says_nothing(check_one):
         (None, ("unknown", "NotObserved")),
     ],
 )
-async def test_a_kubelet_that_gave_other_devices_fails_the_plugin(cluster, check_one, devices, expected):
+async def test_different_allocated_devices_fail_plugin_check(cluster, check_one, devices, expected):
     cluster.held["a"] = devices
     assert outcomes(await check_one()) == (expected, ("pass", ""))
 
 
-async def test_allocations_that_cannot_be_read_are_unknown(cluster, check_one):
+async def test_unreadable_allocations_are_unknown(cluster, check_one):
     cluster.fail(ApiError("no"), "GET", "/configmaps", times=None)
     assert outcomes(await check_one()) == (("unknown", "NotObserved"), ("pass", ""))
 
 
-async def test_what_an_agent_shows_late_counts(cluster, check_one, monkeypatch):
+async def test_allocation_published_late_by_agent_counts(cluster, check_one, monkeypatch):
     monkeypatch.setattr(run, "AGREE_SECONDS", 5)
     cluster.held["a"] = None
 

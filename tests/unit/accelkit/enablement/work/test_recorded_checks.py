@@ -49,7 +49,7 @@ def annotation(cluster, node="a"):
     return cluster.node(node)["metadata"]["annotations"].get(STAGES)
 
 
-async def test_the_second_run_of_an_unchanged_cluster_does_no_work_and_writes_nothing(cluster, run_all):
+async def test_second_run_on_unchanged_cluster_writes_nothing(cluster, run_all):
     cluster.add("a")
     cluster.add("b", "nvidia")
     first = await run_all()
@@ -65,7 +65,7 @@ async def test_the_second_run_of_an_unchanged_cluster_does_no_work_and_writes_no
     assert msgspec.to_builtins(second.results) == msgspec.to_builtins(first.results)
 
 
-async def test_another_state_is_checked_again_and_stands_as_stale_until_then(cluster, run_all):
+async def test_changed_state_makes_result_stale_until_next_check(cluster, run_all):
     cluster.add("a")
     await run_all()
     cluster.node("a")["status"]["nodeInfo"]["bootID"] = "c"
@@ -76,7 +76,7 @@ async def test_another_state_is_checked_again_and_stands_as_stale_until_then(clu
     assert {each.outcome for each in (await run_all(check=True)).results["a"].values()} == {Outcome.PASS}
 
 
-async def test_what_did_not_pass_is_tried_again_and_not_written_again(cluster, run_all):
+async def test_failed_check_is_repeated_without_rewriting_equal_result(cluster, run_all):
     cluster.add("a")
     cluster.counted["a"] = None
     assert (await run_all()).written == ("a",)
@@ -86,7 +86,7 @@ async def test_what_did_not_pass_is_tried_again_and_not_written_again(cluster, r
     assert (await run_all()).written == ("a",)
 
 
-async def test_a_check_says_what_it_would_do_and_does_nothing(cluster, run_all):
+async def test_check_mode_reports_planned_checks_without_writing(cluster, run_all):
     cluster.add("a")
     found = await run_all(check=True)
     assert (found.worked, found.written) == (("a",), ("a",))
@@ -95,7 +95,7 @@ async def test_a_check_says_what_it_would_do_and_does_nothing(cluster, run_all):
     assert cluster.asked == 0
 
 
-async def test_a_check_does_not_promise_another_result_of_the_same_state(cluster, run_all):
+async def test_check_mode_predicts_no_changed_result_for_same_state(cluster, run_all):
     cluster.add("a")
     cluster.counted["a"] = None
     await run_all()
@@ -105,7 +105,7 @@ async def test_a_check_does_not_promise_another_result_of_the_same_state(cluster
     assert (await run_all(check=True)).written == ("a",)
 
 
-async def test_shared_nodes_with_cards_are_chosen_where_none_are_named(cluster, run_all):
+async def test_shared_nodes_with_cards_are_selected_by_default(cluster, run_all):
     cluster.add("a")
     cluster.add("b", labels={"accelkit.io/share": "false"})
     cluster.store("/api/v1/nodes", {"metadata": {"name": "c"}})
@@ -115,7 +115,7 @@ async def test_shared_nodes_with_cards_are_chosen_where_none_are_named(cluster, 
         await run_all("d", check=True)
 
 
-async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
+async def test_removal_deletes_annotations_and_pods(cluster, run_all):
     cluster.add("a")
     cluster.add("b", labels={"x": "y"})
     await run_all()
@@ -130,28 +130,28 @@ async def test_removal_leaves_neither_annotations_nor_pods(cluster, run_all):
     assert await remove_stages(cluster, "accelkit") == await remove_stages(cluster, "accelkit", check=True)
 
 
-async def test_a_pod_that_does_not_go_is_told_and_holds_up_no_removal(cluster, monkeypatch):
+async def test_undeletable_pod_is_reported_and_does_not_block_removal(cluster, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.keep("p")
     did = await remove_stages(cluster, "accelkit")
     assert (did.pods, "cannot delete the check pods p in accelkit" in did.left) == (1, True)
 
 
-async def test_a_pod_that_a_kubelet_mirrors_holds_up_no_removal(cluster, monkeypatch):
+async def test_mirror_pod_does_not_block_removal(cluster, monkeypatch):
     monkeypatch.setattr(pod_life, "_GONE_SECONDS", 0.0)
     cluster.keep("m", annotations={"kubernetes.io/config.mirror": "x"})
     assert (await remove_stages(cluster, "accelkit", check=True)).pods == 0
     assert (await remove_stages(cluster, "accelkit")).pods == 0
 
 
-async def test_results_of_other_stages_stay(cluster, record):
+async def test_results_of_other_stages_are_kept(cluster, record):
     other = {Stage.DRIVER_CHECK: StageResult(Outcome.FAIL, "CardLost", "gone", "reboot", 5.0, 1.0, STATE)}
     cluster.node("a")["metadata"]["annotations"][STAGES] = write_record(StageRecord(other))
     assert (await record()).changed
     assert read_record(annotation(cluster)).results == {**other, **GOOD}
 
 
-async def test_times_alone_are_no_reason_to_write_until_the_results_are_too_old(cluster, record):
+async def test_changed_times_are_written_only_after_results_expire(cluster, record):
     await record()
     later = {stage: msgspec.structs.replace(each, found_at=200.0, seconds=9.0) for stage, each in GOOD.items()}
     writes = len(cluster.writes)
@@ -162,7 +162,7 @@ async def test_times_alone_are_no_reason_to_write_until_the_results_are_too_old(
     assert read_record(annotation(cluster)).results == later
 
 
-async def test_other_words_are_written_and_another_outcome_is_a_change(cluster, record):
+async def test_changed_evidence_is_written_and_changed_outcome_counts_as_change(cluster, record):
     await record()
     told = {stage: msgspec.structs.replace(each, evidence="of another card") for stage, each in GOOD.items()}
     assert not (await record(told)).changed
@@ -173,7 +173,7 @@ async def test_other_words_are_written_and_another_outcome_is_a_change(cluster, 
     assert (await record(failed)).changed
 
 
-async def test_a_conflict_is_tried_again_with_what_is_there_now(cluster, record):
+async def test_write_conflict_is_retried_with_current_node(cluster, record):
     others = iter([{"labels": {"new": "label"}}, {"labels": {"new": "er"}}])
 
     def interfere(request):
@@ -186,7 +186,7 @@ async def test_a_conflict_is_tried_again_with_what_is_there_now(cluster, record)
     assert [each.method for each in cluster.requests].count("PATCH") == 3
 
 
-async def test_a_conflict_for_ever_is_an_error(cluster, record):
+async def test_permanent_write_conflict_raises_error(cluster, record):
     cluster.fail(ApiError("changed", status=409, reason="Conflict"), "PATCH", times=None)
     with pytest.raises(ApiError, match="changed"):
         await record()
@@ -194,7 +194,7 @@ async def test_a_conflict_for_ever_is_an_error(cluster, record):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 0, "results": {}}', "x" * 20000])
-async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
+async def test_unreadable_record_is_replaced(cluster, record, run_all, text):
     cluster.node("a")["metadata"]["annotations"][STAGES] = text
     assert {each.reason for each in (await run_all(check=True)).results["a"].values()} == {"RecordUnreadable"}
     assert (await record()).changed
@@ -204,7 +204,7 @@ async def test_what_nobody_can_read_is_replaced(cluster, record, run_all, text):
 @pytest.mark.parametrize(
     ("status", "said"), [(422, "annotations: Too long"), (500, "etcdserver: request is too large")]
 )
-async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all, status, said):
+async def test_failed_record_write_does_not_affect_other_nodes(cluster, run_all, status, said):
     for name in ("a", "b", "c"):
         cluster.add(name)
     cluster.fail(ApiError(said, status=status), "PATCH", "/nodes/a", times=None)
@@ -213,7 +213,7 @@ async def test_a_node_that_takes_no_record_stops_no_other(cluster, run_all, stat
     assert {each.outcome for each in done.results["a"].values()} == {Outcome.PASS}
 
 
-async def test_recorded_words_are_cleaned_and_cut(cluster, run_all):
+async def test_recorded_text_is_sanitized_and_truncated(cluster, run_all):
     cluster.add("a")
     told = StageResult(Outcome.FAIL, "\x1b[2J" * 50, "\x1b[31m" * 200, "\r" * 500)
     text = msgspec.json.encode(StageRecord(dict.fromkeys(WORK_STAGES, told))).decode()
@@ -224,7 +224,7 @@ async def test_recorded_words_are_cleaned_and_cut(cluster, run_all):
         assert not {"\x1b", "\r"} & {*each.reason, *each.evidence, *each.next_action}
 
 
-async def test_what_is_of_a_newer_version_is_left_alone(cluster, record):
+async def test_record_of_newer_version_is_not_modified(cluster, record):
     text = json.dumps({"version": 2, "results": {"new": 1}})
     cluster.node("a")["metadata"]["annotations"][STAGES] = text
     done = await record()
@@ -232,12 +232,12 @@ async def test_what_is_of_a_newer_version_is_left_alone(cluster, record):
     assert annotation(cluster) == text
 
 
-async def test_a_node_that_is_gone_needs_no_record(cluster, record):
+async def test_deleted_node_is_reported_without_record(cluster, record):
     del cluster.objects["/api/v1/nodes/a"]
     assert (await record()).problem == "the node no longer exists"
 
 
-async def test_the_annotation_stays_within_its_bound(cluster, record):
+async def test_stages_annotation_size_is_bounded(cluster, record):
     long = "\N{SNOWMAN}\N{SNOWMAN}" * MAX_EVIDENCE
     many = {stage: StageResult(Outcome.FAIL, "WorkFailed", long, long, 1.0, 1.0, STATE) for stage in Stage}
     await record(many)
@@ -260,20 +260,20 @@ async def test_the_annotation_stays_within_its_bound(cluster, record):
         ({"state": None}, 100.0, False),
     ],
 )
-def test_which_results_are_accepted(change, now, valid):
+def test_recorded_results_are_valid_for_state_and_maximum_age(change, now, valid):
     results = {**GOOD, Stage.EXTENDER_CHECK: msgspec.structs.replace(GOOD[Stage.EXTENDER_CHECK], **change)}
     found = find_valid(write_record(StageRecord(results)), STATE, now=now, max_age_seconds=AGE)
     assert (found is not None) is valid
 
 
-def test_one_result_of_two_is_not_enough():
+def test_incomplete_or_unreadable_results_are_not_valid():
     one = {Stage.PLUGIN_CHECK: GOOD[Stage.PLUGIN_CHECK]}
     assert find_valid(write_record(StageRecord(one)), STATE, now=100.0, max_age_seconds=AGE) is None
     assert find_valid(None, STATE, now=100.0, max_age_seconds=AGE) is None
     assert find_valid("{", STATE, now=100.0, max_age_seconds=AGE) is None
 
 
-def test_the_state_follows_cards_and_drivers_and_not_their_order():
+def test_state_depends_on_cards_and_drivers_but_not_on_order():
     def state(*cards):
         text = json.dumps({"version": 1, "unit_bytes": 2**30, "cards": cards})
         node = {"metadata": {"name": "a", "annotations": {"accelkit.io/inventory": text}}}
@@ -297,11 +297,11 @@ def test_the_state_follows_cards_and_drivers_and_not_their_order():
         ("aliyun.com/gpu-mem", "aliyun.com/gpu-mem"),
     ],
 )
-def test_the_resource_is_that_which_the_agent_advertises(advertised, resource):
+def test_check_uses_advertised_memory_resource(advertised, resource):
     assert find_resource(advertised) == resource
 
 
-async def test_what_is_recorded_is_found_just_now_and_tells_how_long_it_took(cluster, run_all):
+async def test_recorded_results_contain_time_and_duration(cluster, run_all):
     cluster.add("a")
     started = time.time()
     await run_all()

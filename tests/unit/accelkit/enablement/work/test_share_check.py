@@ -36,7 +36,7 @@ def check(environ, folder, driver=None):
     return check_share(environ, folder, PROFILES.values(), load=lambda: driver)
 
 
-def test_a_share_of_a_simulated_card_is_computed_with_on_the_processor(tmp_path):
+def test_share_of_simulated_card_is_tested_on_cpu(tmp_path):
     found = check({**SHARE, "ACCELKIT_VISIBLE_DEVICES": "sim-0", "HOME": "/"}, tmp_path)
     assert (found.passed, found.reason, found.memory_bytes) == (True, "", GIB)
     assert found.variables == {"ACCELKIT_VISIBLE_DEVICES": "sim-0"}
@@ -44,12 +44,12 @@ def test_a_share_of_a_simulated_card_is_computed_with_on_the_processor(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "none", "0", "-1", "1e9"])
-def test_a_limit_that_is_none_fails(tmp_path, text):
+def test_invalid_memory_limit_fails(tmp_path, text):
     found = check({"ACCELKIT_MEMORY_BYTES": text}, tmp_path)
     assert (found.passed, found.reason, found.memory_bytes) == (False, "WrongLimit", None)
 
 
-def test_device_nodes_are_found_by_the_vendors_profiles_and_opened(tmp_path):
+def test_device_nodes_are_found_by_vendor_profiles_and_opened(tmp_path):
     for name in ("nvidia0", "nvidia12", "nvidiactl", "null", "dri/renderD128", "accel/accel0", "nvidia-uvm", "nvidiax"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -59,7 +59,7 @@ def test_device_nodes_are_found_by_the_vendors_profiles_and_opened(tmp_path):
     assert found.passed
 
 
-def test_a_device_that_is_gone_fails(tmp_path):
+def test_missing_device_fails(tmp_path):
     (tmp_path / "nvidia0").symlink_to(tmp_path / "nowhere")
     found = check(SHARE, tmp_path)
     assert (found.reason, found.passed) == ("DeviceNotOpened", False)
@@ -69,7 +69,7 @@ def test_a_device_that_is_gone_fails(tmp_path):
 @pytest.mark.parametrize(
     ("code", "closed"), [(errno.EACCES, True), (errno.EBUSY, True), (errno.EPERM, False), (errno.ENXIO, False)]
 )
-def test_a_device_of_another_user_says_nothing_and_one_that_was_not_given_fails(tmp_path, monkeypatch, code, closed):
+def test_busy_or_inaccessible_device_is_skipped_and_other_errors_fail(tmp_path, monkeypatch, code, closed):
     def refuse(*_):
         raise OSError(code, os.strerror(code))
 
@@ -83,7 +83,7 @@ def test_a_device_of_another_user_says_nothing_and_one_that_was_not_given_fails(
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 2**20, GIB, 2**50])
-def test_the_vectors_stay_inside_the_share_and_within_bounds(memory_bytes):
+def test_vector_size_is_bounded_and_fits_share(memory_bytes):
     count = count_elements(memory_bytes)
     assert 1024 <= count <= 2**22
     if memory_bytes > 2**16:
@@ -92,14 +92,14 @@ def test_the_vectors_stay_inside_the_share_and_within_bounds(memory_bytes):
 
 
 @pytest.mark.parametrize("count", [0, 1, 4095, 4096, 4097, 10000])
-def test_the_sum_is_that_of_the_numbers(count):
+def test_sum_of_numbers_matches_explicit_sum(count):
     assert sum_of_numbers(count) == sum(number % 4096 for number in range(count))
 
 
 CARD = Card("GPU-1", "nvidia", "m", GIB, index=0, minor=3)
 
 
-def test_which_card_a_container_has_is_told_by_its_variables():
+def test_wrong_card_is_detected_by_environment_variables():
     nvidia, enflame, amd = PROFILES["nvidia"], PROFILES["enflame"], PROFILES["amd"]
     assert find_wrong_variable(nvidia, CARD, {"NVIDIA_VISIBLE_DEVICES": "GPU-1"}) == ""
     assert find_wrong_variable(nvidia, CARD, {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}) != ""
@@ -109,7 +109,7 @@ def test_which_card_a_container_has_is_told_by_its_variables():
     assert find_wrong_variable(amd, CARD, {"ROCR_VISIBLE_DEVICES": "GPU-x"}) == ""
 
 
-def test_which_card_a_container_has_is_told_by_its_device_nodes():
+def test_wrong_card_is_detected_by_device_nodes():
     amd, simulated, enflame = PROFILES["amd"], PROFILES["simulated"], PROFILES["enflame"]
     assert find_wrong_node(simulated, CARD, []) == ""
     # A file of the host may have renamed them.
@@ -119,11 +119,11 @@ def test_which_card_a_container_has_is_told_by_its_device_nodes():
     assert "lacks /dev/dri/card3" in find_wrong_node(amd, CARD, ["/dev/dri/card0", "/dev/dri/renderD131"])
 
 
-def test_nodes_of_all_vendors_are_looked_for_in_one_folder(tmp_path):
+def test_missing_device_folder_contains_no_card_nodes(tmp_path):
     assert list_card_nodes(tmp_path / "absent", PROFILES.values()) == ()
 
 
-def test_evidence_is_read_back_and_fits_into_a_termination_message():
+def test_evidence_round_trips_and_fits_termination_message():
     long = "\N{SNOWMAN}" * 5000
     names = tuple(f"/dev/{long}{number}" for number in range(100))
     evidence = ShareEvidence(
@@ -145,26 +145,26 @@ def test_evidence_is_read_back_and_fits_into_a_termination_message():
 
 
 @pytest.mark.parametrize("text", ["", "\n", "[]", "{}", '{"version": "1"}', "[" * 5000, '{"version": 1}', "\ud800"])
-def test_what_is_no_evidence_is_an_error(text):
+def test_invalid_evidence_is_rejected(text):
     with pytest.raises(ServiceError):
         decode_evidence(text)
 
 
-def test_work_that_does_not_end_is_given_up():
+def test_work_without_end_is_aborted_at_deadline():
     release = threading.Event()
     found = run_with_deadline(lambda: release.wait(30) and None, 0.02)
     release.set()
     assert (found.passed, found.reason) == (False, "TimedOut")
 
 
-def test_a_defect_is_told_as_evidence():
+def test_internal_error_is_reported_as_evidence():
     found = run_with_deadline(lambda: 1 / 0, 5)
     assert (found.passed, found.reason) == (False, "WorkFailed")
     assert "ZeroDivisionError" in found.detail
 
 
 @pytest.mark.parametrize(("limit", "code"), [(str(GIB), 0), ("", 1)])
-def test_the_command_prints_one_line_and_writes_it(tmp_path, limit, code):
+def test_command_prints_and_writes_one_line_of_evidence(tmp_path, limit, code):
     message = tmp_path / "message"
     arguments = ["share-check", "--devices", str(tmp_path), "--evidence", str(message)]
     done = CliRunner().invoke(main, arguments, env={"ACCELKIT_MEMORY_BYTES": limit})
@@ -174,12 +174,12 @@ def test_the_command_prints_one_line_and_writes_it(tmp_path, limit, code):
     assert message.read_text() == line
 
 
-def test_wrong_usage_ends_with_two(tmp_path):
+def test_invalid_usage_exits_with_2(tmp_path):
     assert CliRunner().invoke(main, ["share-check", "--seconds", "0"]).exit_code == 2
     assert CliRunner().invoke(main, ["share-check", "--devices", str(tmp_path / "x" / "y"), "more"]).exit_code == 2
 
 
-def test_what_holds_the_pod_ends_with_its_time_and_at_once_when_it_is_reported():
+def test_hold_ends_after_its_duration_or_at_sigterm():
     assert CliRunner().invoke(main, ["share-check", "--hold", "0.01"]).exit_code == 0
     before = signal.getsignal(signal.SIGTERM)
 
@@ -195,6 +195,6 @@ def test_what_holds_the_pod_ends_with_its_time_and_at_once_when_it_is_reported()
     thread.join()
 
 
-def test_the_library_is_not_looked_for_where_there_is_no_card_of_its_vendor(tmp_path):
+def test_driver_library_is_not_loaded_without_card_of_its_vendor(tmp_path):
     found = check_share(SHARE, tmp_path, PROFILES.values(), load=lambda: pytest.fail("it was looked for"))
     assert found.passed

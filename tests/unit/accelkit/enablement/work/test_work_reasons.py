@@ -11,7 +11,7 @@ from accelkit.model.stage import MAX_EVIDENCE, NodeState
 ROOM = Path(reasons.__file__).parent
 
 
-def test_each_reason_is_given_somewhere_and_each_that_is_given_is_known():
+def test_each_work_reason_is_used_and_has_next_action():
     text = "".join(path.read_text() for path in ROOM.rglob("*.py") if path.name != "reasons.py")
     given = set(re.findall(r'"([A-Z][A-Za-z]+)"', text))
     assert set(NEXT_ACTIONS) <= given
@@ -20,7 +20,7 @@ def test_each_reason_is_given_somewhere_and_each_that_is_given_is_known():
 
 
 @pytest.mark.parametrize("reason", NEXT_ACTIONS)
-def test_a_next_action_is_about_this_node_and_the_namespace_where_accelkit_runs(reason):
+def test_next_action_names_node_and_namespace(reason):
     result = build_result(failed(reason, "seen"), NodeState(), 0.0, node="n" * 63, namespace="cards")
     assert not {*"{}"} & {*result.next_action}
     assert "--namespace accelkit" not in result.next_action
@@ -28,6 +28,6 @@ def test_a_next_action_is_about_this_node_and_the_namespace_where_accelkit_runs(
     assert "n" * 63 in result.next_action or "{node}" not in NEXT_ACTIONS[reason]
 
 
-def test_logs_are_asked_for_where_the_agents_run():
+def test_next_action_for_logs_names_namespace_of_agents():
     result = build_result(failed("NotAdmitted", "seen"), NodeState(), 0.0, node="n", namespace="cards")
     assert "kubectl --namespace cards logs" in result.next_action

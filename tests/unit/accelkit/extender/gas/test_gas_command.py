@@ -34,7 +34,7 @@ def start(*flags):
     return CliRunner().invoke(command.gas_extender, flags)
 
 
-def test_nothing_is_served_without_certificates_unless_it_is_told_to(told, files):
+def test_server_does_not_start_without_certificates_unless_unsafe_flag_is_set(told, files):
     for flags in ([], ["--unsafe=false"], files[:2], files[1:]):
         assert DECLINED in str(start(*flags).exception)
     assert told == []
@@ -42,7 +42,7 @@ def test_nothing_is_served_without_certificates_unless_it_is_told_to(told, files
     assert (told[0].listen.port, told[0].listen.tls, told[0].wake) == (9001, None, True)
 
 
-def test_clients_need_a_certificate_of_a_name(told, files):
+def test_client_certificate_names_can_be_configured(told, files):
     assert start(*files, "--port", "32000").exit_code == 0
     assert start(*files, "-clientName=gas-client").exit_code == 0
     assert [each.listen.port for each in told] == [32000, 9001]
@@ -61,7 +61,7 @@ def test_clients_need_a_certificate_of_a_name(told, files):
         (["--enableAllowlist=false", "--enableDenylist"], {"gas-allow"}),
     ],
 )
-def test_lists_of_cards_are_read_where_a_flag_says_so(told, flags, unread):
+def test_card_list_annotations_are_read_only_if_flags_enable_them(told, flags, unread):
     assert start("--unsafe", *flags).exit_code == 0
     assert told[0].unread_annotations == unread
     dialect = load_dialect("gas").without(told[0].unread_annotations)
@@ -69,7 +69,7 @@ def test_lists_of_cards_are_read_where_a_flag_says_so(told, flags, unread):
     assert dialect.annotation_keys >= {"gas-same-gpu", "gas-container-cards"}
 
 
-def test_flags_without_an_effect_here_are_taken(told):
+def test_flags_without_effect_are_accepted(told):
     assert start("--unsafe", "--qps=50", "-burst", "100", "-v", "4", "-logtostderr").exit_code == 0
     assert len(told) == 1
 
@@ -79,7 +79,7 @@ def choose(policy, states, foo=1, cards=1):
     return [share.card for share in place(states, PodRequest((request,)), policy).containers["c"]]
 
 
-def test_cards_are_taken_by_name_with_the_preferred_one_first(told):
+def test_cards_are_chosen_by_name_with_preferred_card_first(told):
     start("--unsafe")
     policy = told[0].policy
     cards = [Card(f"id{number}", "intel", "", None, minor=number, amounts=((FOO, 4),)) for number in (2, 10, 1)]
@@ -89,7 +89,7 @@ def test_cards_are_taken_by_name_with_the_preferred_one_first(told):
     assert policy.score_node(build_empty_states(cards), 10) == 0
 
 
-def test_a_balanced_resource_takes_the_card_of_which_least_is_used(told):
+def test_balanced_resource_policy_chooses_least_used_card(told):
     for resource in ("foo", "memory.max", "millicores"):
         start("--unsafe", f"--balancedResource={resource}")
     cards = [
@@ -104,7 +104,7 @@ def test_a_balanced_resource_takes_the_card_of_which_least_is_used(told):
     assert [choose(each.policy, states) for each in told] == [["id2"], ["id1"], ["id2"]]
 
 
-def test_what_the_containers_before_took_counts_as_used(told):
+def test_cards_of_previous_containers_count_as_used(told):
     start("--unsafe", "--balancedResource=foo")
     cards = [Card(f"id{number}", "intel", "", None, minor=number, amounts=((FOO, 9),)) for number in range(2)]
     requests = [ContainerRequest(name, Kind.APP, 1, amounts=((FOO, 2),)) for name in "abc"]

@@ -20,7 +20,7 @@ async def world(quick):
         yield world
 
 
-async def test_gates_are_lifted_once_enough_members_hold_their_cards(world):
+async def test_gates_are_removed_after_enough_members_are_reserved(world):
     world.node("n")
     world.node("m")
     for name in "abc":
@@ -39,7 +39,7 @@ async def test_gates_are_lifted_once_enough_members_hold_their_cards(world):
     assert world.groups.describe("uid-a") == ""
 
 
-async def test_a_group_that_does_not_fit_holds_nothing_until_cards_are_freed(world):
+async def test_group_that_does_not_fit_reserves_nothing_until_cards_are_released(world):
     world.node("n")
     world.pod("other", "", gated=False)
     assert await world.bind("other", "n") == ""
@@ -53,7 +53,7 @@ async def test_a_group_that_does_not_fit_holds_nothing_until_cards_are_freed(wor
     assert world.held() == {"a": "n", "b": "n"}
 
 
-async def test_the_larger_part_of_a_group_is_placed_where_its_minimum_is_smaller(world):
+async def test_members_that_fit_are_placed_if_minimum_size_is_reached(world):
     world.node("n")
     world.pod("liar", memory=64, size=2)
     for name in "ab":
@@ -66,7 +66,7 @@ async def test_the_larger_part_of_a_group_is_placed_where_its_minimum_is_smaller
     await world.until(lambda: "c" in world.held() and world.gated() == ["liar"])
 
 
-async def test_the_older_group_comes_first_and_wholly(world):
+async def test_older_group_is_placed_first_as_a_whole(world):
     world.node("n")
     world.leads = False
     for name in "ab":
@@ -78,7 +78,7 @@ async def test_the_older_group_comes_first_and_wholly(world):
     assert sorted(world.held()) == ["c", "d"]
 
 
-async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(world):
+async def test_reservations_without_binding_are_released_together_at_timeout(world):
     world.node("n")
     for name in "ab":
         world.pod(name, size=2)
@@ -99,7 +99,7 @@ async def test_what_kube_scheduler_does_not_bind_in_time_is_released_together(wo
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
 
 
-async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_are_held(quick):
+async def test_remaining_members_are_bound_together_after_restart(quick):
     before = World()
     async with running(before.groups.run()):
         before.node("n", cards=2)
@@ -123,7 +123,7 @@ async def test_after_a_restart_what_is_left_of_a_group_falls_to_the_binds_that_a
         assert await asyncio.gather(after.bind("b", "n"), after.bind("c", "n")) == ["", ""]
 
 
-async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(world):
+async def test_deleted_member_releases_reservations_of_its_group(world):
     world.node("n")
     await world.reserve("ab")
     world.delete("a")
@@ -131,7 +131,7 @@ async def test_a_deleted_member_takes_the_reservations_of_the_others_with_it(wor
     await world.until(lambda: ("b", "PodGroupReleased", "pod group d/g waits: 1 of 2 pods exist") in world.events())
 
 
-async def test_a_replica_that_leads_no_more_reserves_nothing(world):
+async def test_replica_without_lease_releases_and_makes_no_reservations(world):
     world.node("n")
     # Their gates stay, so that whoever decides would reserve for them again.
     world.api.fail(ApiError("no", status=403), "PATCH", times=None)
@@ -144,7 +144,7 @@ async def test_a_replica_that_leads_no_more_reserves_nothing(world):
     await world.until(lambda: len(world.held()) == 2)
 
 
-async def test_gates_of_others_stay_and_their_pods_are_not_there(world):
+async def test_pods_with_foreign_gates_do_not_count_and_foreign_gates_are_kept(world):
     world.node("n")
     world.pod("a", size=2, gates=[{"name": "example.org/quota"}])
     world.pod("b", size=2)
@@ -156,7 +156,7 @@ async def test_gates_of_others_stay_and_their_pods_are_not_there(world):
     await world.until(lambda: not world.gated())
 
 
-async def test_pods_without_cards_and_pods_that_cannot_be_granted(world):
+async def test_pod_without_cards_is_ungated_and_invalid_request_blocks_group(world):
     world.node("n")
     world.pod("launcher", memory=0, size=2)
     world.pod("a", size=2)
@@ -168,7 +168,7 @@ async def test_pods_without_cards_and_pods_that_cannot_be_granted(world):
     assert world.gated() == ["b", "c"]
 
 
-async def test_a_pod_with_more_rules_than_are_read_is_refused_and_told(world):
+async def test_pod_with_too_many_rules_is_refused_and_reported(world):
     world.node("n")
     terms = [{"matchExpressions": [{"key": str(number), "operator": "DoesNotExist"}]} for number in range(300)]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -181,7 +181,7 @@ async def test_a_pod_with_more_rules_than_are_read_is_refused_and_told(world):
     await world.until(lambda: world.gated() == ["a"])
 
 
-async def test_the_group_of_another_namespace_is_another_one(world):
+async def test_groups_with_same_name_in_two_namespaces_are_separate(world):
     world.node("n")
     world.pod("a", size=2)
     world.pod("b", size=2, namespace="e")

@@ -24,7 +24,7 @@ def world():
     return SimpleNamespace(api=api, clock=clock, members=members, lifter=lifter)
 
 
-async def test_what_is_refused_is_tried_ever_later_and_told_seldom(world, caplog):
+async def test_refused_gate_removal_is_retried_with_backoff_and_rarely_logged(world, caplog):
     world.api.fail(ApiError("no", status=403), "PATCH", "/pods/a", times=None)
     tried = []
     for second in range(100):
@@ -39,7 +39,7 @@ async def test_what_is_refused_is_tried_ever_later_and_told_seldom(world, caplog
     assert told == [{"pod": "d/a", "uid": "uid-a", "error": "no"}] * 2
 
 
-async def test_a_pod_that_was_discarded_is_tried_at_once(world):
+async def test_discarded_pod_is_retried_immediately(world):
     world.api.fail(ApiError("no", status=403), "PATCH")
     await world.lifter.lift(world.members[:1])
     world.lifter.discard("uid-a")
@@ -47,7 +47,7 @@ async def test_a_pod_that_was_discarded_is_tried_at_once(world):
     assert not world.api.objects["/api/v1/namespaces/d/pods/a"]["spec"].get("schedulingGates")
 
 
-async def test_what_has_changed_meanwhile_is_nobodys_fault(world, caplog):
+async def test_replaced_or_deleted_pod_is_ignored_without_log(world, caplog):
     world.members[0] = Member(PodRef("d", "a", "another"), "", 0, (), None, NOTHING, b"")
     del world.api.objects["/api/v1/namespaces/d/pods/b"]
     await world.lifter.lift(world.members)

@@ -25,7 +25,7 @@ def key(name="g"):
     return GroupKey("d", name, Convention.LABELS)
 
 
-async def test_what_lasts_is_told_once_and_what_changes_is_told_again(events):
+async def test_lasting_reason_is_reported_once_and_changed_reason_again(events):
     group_events = GroupEvents(events)
     for now, reason, written in [(0, "a", 0), (1, "a", 0), (2, "a", 1), (9, "a", 1), (10, "b", 1), (12, "b", 2)]:
         await group_events.update({key(): (reason, POD)}, now)
@@ -35,7 +35,7 @@ async def test_what_lasts_is_told_once_and_what_changes_is_told_again(events):
     assert group_events.find_reason(key()) == ""
 
 
-async def test_no_more_than_a_few_are_written_at_once_and_the_rest_follows(events):
+async def test_events_are_written_in_bounded_batches(events):
     group_events = GroupEvents(events)
     reasons = {key(str(number)): (f"reason {number}", POD) for number in range(40)}
     for now, written in [(0, 0), (2, 16), (3, 32), (4, 40), (5, 40)]:
@@ -43,7 +43,7 @@ async def test_no_more_than_a_few_are_written_at_once_and_the_rest_follows(event
         assert len(events.written) == written
 
 
-async def test_of_what_was_released_some_pods_are_told(events):
+async def test_release_events_are_limited_in_number(events):
     group_events = GroupEvents(events)
     group_events.note_released([PodRef("d", f"p{number}", "u") for number in range(20)], "too late")
     await group_events.update({}, 0)

@@ -25,7 +25,7 @@ def size(group_index, uid="p"):
     return group_index.read_size(group_index.find(uid))
 
 
-def test_the_field_of_the_pod_comes_before_labels_and_the_newer_label_before_the_older():
+def test_pod_field_precedes_labels_and_newer_label_precedes_older_label():
     labels = {COSCHEDULING: "b", NAME: "c"}
     field = {"schedulingGroup": {"podGroupName": "a"}}
     assert read_group(pod(labels=labels, spec=field)) == GroupKey("d", "a", Convention.WORKLOAD)
@@ -46,7 +46,7 @@ def kept(spec):
     return spec.tolerations, spec.node_selector, spec.scheduling_gates, spec.affinity
 
 
-def test_what_groups_do_not_read_is_not_kept():
+def test_trim_removes_fields_that_group_index_does_not_read():
     other = pod(labels={"app": "x"}, spec=SPEC)
     assert trim_member(other) is None
     assert (kept(other.spec), other.spec.conditions) == ((None,) * 4, None)
@@ -61,7 +61,7 @@ def test_what_groups_do_not_read_is_not_kept():
 
 
 @pytest.mark.parametrize("ended", [{"spec": {**SPEC, "nodeName": "n"}}, {"spec": SPEC, "phase": "Succeeded"}])
-def test_nothing_is_kept_of_the_conditions_of_members_that_do_not_wait(ended):
+def test_trim_removes_rules_and_conditions_of_members_that_do_not_wait(ended):
     member = pod(labels={NAME: "g"}, **ended)
     assert trim_member(member) is not None
     assert (kept(member.spec), member.spec.conditions) == ((None,) * 4, None)
@@ -69,7 +69,7 @@ def test_nothing_is_kept_of_the_conditions_of_members_that_do_not_wait(ended):
 
 
 @pytest.mark.parametrize("count", [1_000, 30_000])
-def test_whatever_a_pod_says_little_of_it_is_kept(count):
+def test_stored_data_of_member_is_bounded(count):
     terms = [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["x"]}]}] * count
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     gates = [{"name": f"example.org/{number}"} for number in range(count)]
@@ -84,19 +84,19 @@ def test_whatever_a_pod_says_little_of_it_is_kept(count):
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
-def test_pods_say_the_size_where_there_is_no_object(where):
+def test_group_size_is_read_from_pods_without_pod_group_object(where):
     said = {"labels": {NAME: "g"}, "annotations": {}}
     said[where] = said[where] | {SIZE_KEY: "3"}
     assert size(roster_of(pod(**said))) == 3
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "100000", "9" * 5000])
-def test_a_size_that_is_none_is_reported_with_the_pod(text):
+def test_invalid_group_size_is_reported_with_pod(text):
     with pytest.raises(GroupSizeError, match="of pod d/p is not a valid group size; set a whole number from 1 to"):
         size(roster_of(pod(labels={NAME: "g", SIZE_KEY: text})))
 
 
-def test_sizes_that_differ_are_told_with_both_pods():
+def test_different_group_sizes_are_reported_with_both_pods():
     group_index = roster_of(pod("p", labels={NAME: "g", SIZE_KEY: "3"}), pod("q", labels={NAME: "g", SIZE_KEY: "4"}))
     with pytest.raises(GroupSizeError, match="state different sizes: p has 3, q has 4; set the same"):
         size(group_index)
@@ -104,7 +104,7 @@ def test_sizes_that_differ_are_told_with_both_pods():
     assert size(group_index) == 3
 
 
-def test_nobody_says_a_size():
+def test_unknown_group_size_is_reported():
     with pytest.raises(GroupSizeError, match="the size of group d/g is unknown; create its PodGroup"):
         size(roster_of(pod(labels={COSCHEDULING: "g"})))
     field = {"schedulingGroup": {"podGroupName": "g"}}
@@ -112,7 +112,7 @@ def test_nobody_says_a_size():
         size(roster_of(pod(labels={SIZE_KEY: "2"}, spec=field)))
 
 
-def test_the_object_alone_counts_where_there_is_one():
+def test_pod_group_object_overrides_sizes_of_pods():
     group_index = roster_of(pod(labels={COSCHEDULING: "g", SIZE_KEY: "1"}))
     group_index.keep_sizes(Convention.COSCHEDULING, {OBJECT: 4})
     assert size(group_index) == 4
@@ -127,7 +127,7 @@ def test_the_object_alone_counts_where_there_is_one():
     assert size(group_index) == 1
 
 
-def test_both_kinds_of_objects_are_read():
+def test_sizes_of_both_pod_group_kinds_are_decoded():
     mine = {"metadata": {"name": "g"}, "spec": {"minMember": 5}}
     assert msgspec.convert(mine, CoschedulingGroup).size == 5
     for policy, expected in (({"gang": {"minCount": 6}}, 6), ({"basic": {}}, 1), ({"gang": {}}, None)):
@@ -135,7 +135,7 @@ def test_both_kinds_of_objects_are_read():
         assert msgspec.convert(theirs, WorkloadGroup).size == expected
 
 
-def test_bound_and_succeeded_pods_are_there_and_failed_ones_are_not():
+def test_bound_and_succeeded_pods_count_as_members_but_failed_pods_do_not():
     labels = {NAME: "g"}
     pods = [
         pod("waits", labels=labels),
@@ -156,7 +156,7 @@ def test_bound_and_succeeded_pods_are_there_and_failed_ones_are_not():
     assert (group.waiting, group_index.find("waits")) == ({}, None)
 
 
-def test_a_group_without_pods_is_discarded_and_one_that_is_listed_again_has_changed():
+def test_empty_group_is_discarded_and_relisted_group_receives_new_version():
     first = pod(labels={NAME: "g"})
     group_index = roster_of(first)
     before = group_index.find("p").version

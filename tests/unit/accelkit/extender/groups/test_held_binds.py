@@ -30,7 +30,7 @@ def pods(world, names, group="g", **options):
         world.pod(name, group, gated=False, **options)
 
 
-async def test_a_bind_waits_for_pods_that_are_still_to_come(world):
+async def test_bind_waits_for_missing_members(world):
     pods(world, "abc", size=4)
     first = [asyncio.create_task(world.bind(name, "n")) for name in "ab"]
     await world.settled()
@@ -40,7 +40,7 @@ async def test_a_bind_waits_for_pods_that_are_still_to_come(world):
     assert world.held() == {"a": "n", "b": "n", "c": "m", "d": "m"}
 
 
-async def test_a_bind_is_held_for_its_time_and_no_longer(world):
+async def test_bind_is_held_until_hold_time_ends(world):
     pods(world, "a", size=2)
     task = asyncio.create_task(world.bind("a", "n"))
     await world.settled()
@@ -51,7 +51,7 @@ async def test_a_bind_is_held_for_its_time_and_no_longer(world):
     assert await task == "pod group d/g waits: 1 of 2 pods exist"
 
 
-async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(world):
+async def test_unplaced_member_prevents_binding_of_group(world):
     pods(world, "abc", size=3)
     found = await world.bind_for(5, a="n", b="n")
     assert set(found) == {"pod group d/g: kube-scheduler has placed 2 of 3 pods within 5 s"}
@@ -64,7 +64,7 @@ async def test_one_that_kube_scheduler_does_not_place_keeps_the_others_unbound(w
     assert not any(request.path.endswith("/binding") for request in world.api.requests)
 
 
-async def test_binds_of_members_that_never_come_at_the_same_time_succeed(world):
+async def test_binds_of_members_that_never_wait_together_succeed(world):
     pods(world, "abcd", size=4)
     # kube-scheduler brings each pod back after 10 s, and a bind is held for 5 s: the two pairs never wait together.
     assert all("2 of 4 pods" in error for error in await world.bind_for(5, a="n", b="n"))
@@ -75,7 +75,7 @@ async def test_binds_of_members_that_never_come_at_the_same_time_succeed(world):
     assert world.held() == {"a": "n", "b": "n", "c": "m", "d": "m"}
 
 
-async def test_members_are_placed_again_for_each_reservation(world):
+async def test_members_must_be_placed_again_for_each_reservation(world):
     pods(world, "abcd", size=4, memory=2)
     await world.bind_for(5, a="n", b="n")
     world.pass_time(15)
@@ -86,7 +86,7 @@ async def test_members_are_placed_again_for_each_reservation(world):
     assert all("2 of 4 pods" in error for error in await world.bind_for(5, c="m", d="m"))
 
 
-async def test_a_reservation_lasts_its_whole_time_once_all_are_placed(world):
+async def test_reservation_lasts_full_time_after_all_members_are_placed(world):
     pods(world, "abcd", size=4)
     await world.bind_for(5, a="n", b="n")
     assert await asyncio.gather(world.bind("c", "m"), world.bind("d", "m")) == ["", ""]
@@ -99,7 +99,7 @@ async def test_a_reservation_lasts_its_whole_time_once_all_are_placed(world):
 
 
 @pytest.mark.parametrize("times", [GroupTimes(reservation=20)])
-async def test_a_reservation_that_is_too_short_for_a_retry_ends_with_the_hold(world):
+async def test_reservation_too_short_for_retry_ends_with_hold(world):
     pods(world, "abcd", size=4)
     assert all(await world.bind_for(5, a="n", b="n"))
     await world.settled()
@@ -114,7 +114,7 @@ async def test_a_reservation_that_is_too_short_for_a_retry_ends_with_the_hold(wo
 
 
 @pytest.mark.parametrize("times", [GroupTimes(reservation=30)])
-async def test_members_that_were_held_without_effect_are_retried_before_a_short_reservation_ends(world):
+async def test_held_members_are_retried_before_short_reservation_ends(world):
     pods(world, "abcd", size=4)
     assert all("2 of 4 pods" in error for error in await world.bind_for(5, a="n", b="n"))
     world.pass_time(9.9)
@@ -127,12 +127,12 @@ async def test_members_that_were_held_without_effect_are_retried_before_a_short_
 @pytest.mark.parametrize(
     ("reservation", "hold", "gather"), [(60, 5, 20), (35, 5, 20), (30, 5, 15), (20, 5, 5), (3, 5, 3), (60, 0, 15)]
 )
-def test_a_group_gathers_for_one_retry_and_leaves_time_for_another(reservation, hold, gather):
+def test_gather_time_allows_one_retry_and_leaves_time_for_another(reservation, hold, gather):
     assert GroupTimes(reservation, hold).gather == gather
 
 
 @pytest.mark.parametrize("times", [GroupTimes(hold=0)])
-async def test_a_group_whose_binds_are_not_held_binds_once_each_member_was_placed(world):
+async def test_group_without_hold_time_binds_after_each_member_was_placed(world):
     pods(world, "ab", size=2)
     assert await world.bind("a", "n") == "pod group d/g: kube-scheduler has placed 1 of 2 pods within 0 s"
     world.pass_time(10)
@@ -140,7 +140,7 @@ async def test_a_group_whose_binds_are_not_held_binds_once_each_member_was_place
     assert await world.bind("a", "n") == ""
 
 
-async def test_a_pod_whose_bind_cannot_be_held_counts_as_placed(world, monkeypatch):
+async def test_pod_counts_as_placed_if_bind_cannot_be_held(world, monkeypatch):
     monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 3)
     pods(world, "abc", size=3)
     assert "1 of 3 pods" in (await world.bind_for(5, a="n"))[0]
@@ -156,7 +156,7 @@ async def test_a_pod_whose_bind_cannot_be_held_counts_as_placed(world, monkeypat
     await asyncio.gather(*held)
 
 
-async def test_a_pod_that_kube_scheduler_places_elsewhere_without_effect_counts_no_more(world):
+async def test_pod_placed_on_another_node_without_success_no_longer_counts(world):
     pods(world, "ab", size=2, memory=16)
     assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
     assert "are reserved, together with its group, on node n" in await world.bind("a", "m")
@@ -165,7 +165,7 @@ async def test_a_pod_that_kube_scheduler_places_elsewhere_without_effect_counts_
     assert await world.bind("b", "m") == ""
 
 
-async def test_a_pod_that_is_being_deleted_counts_no_more(world):
+async def test_pod_being_deleted_no_longer_counts(world):
     pods(world, "abc", size=2, memory=4)
     assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
     # A finalizer keeps it, and kube-scheduler does not try it any more.
@@ -176,7 +176,7 @@ async def test_a_pod_that_is_being_deleted_counts_no_more(world):
     assert await world.bind("c", "n") == ""
 
 
-async def test_a_member_that_was_placed_and_is_deleted_counts_no_more(world):
+async def test_deleted_member_no_longer_counts_as_placed(world):
     pods(world, "abcd", size=3, memory=4)
     assert "1 of 3 pods" in (await world.bind_for(5, a="n"))[0]
     world.delete("a")
@@ -187,7 +187,7 @@ async def test_a_member_that_was_placed_and_is_deleted_counts_no_more(world):
     assert await world.bind("c", "n") == ""
 
 
-async def test_a_member_that_was_placed_and_changes_its_group_counts_no_more(world):
+async def test_member_that_changes_its_group_no_longer_counts_as_placed(world):
     pods(world, "abcd", size=3, memory=4)
     assert "1 of 3 pods" in (await world.bind_for(5, a="n"))[0]
     world.change("a", **{"pod-group.scheduling.sigs.k8s.io/name": "h"})
@@ -196,7 +196,7 @@ async def test_a_member_that_was_placed_and_changes_its_group_counts_no_more(wor
     assert "2 of 3 pods" in (await world.bind_for(5, c="n"))[0]
 
 
-async def test_a_replica_that_led_no_more_for_a_while_counts_again(world):
+async def test_placed_members_are_counted_anew_after_lease_is_regained(world):
     pods(world, "ab", size=2)
     assert "1 of 2 pods" in (await world.bind_for(5, a="n"))[0]
     world.leads = False
@@ -206,7 +206,7 @@ async def test_a_replica_that_led_no_more_for_a_while_counts_again(world):
     assert "1 of 2 pods" in (await world.bind_for(5, b="n"))[0]
 
 
-async def test_a_pod_whose_caller_hung_up_while_its_bind_was_held_counts_as_placed(world):
+async def test_pod_with_cancelled_bind_request_counts_as_placed(world):
     pods(world, "ab", size=2)
     task = asyncio.create_task(world.bind("a", "n"))
     await world.settled()
@@ -218,7 +218,7 @@ async def test_a_pod_whose_caller_hung_up_while_its_bind_was_held_counts_as_plac
     assert await world.bind("a", "n") == ""
 
 
-async def test_a_group_that_does_not_gather_leaves_its_cards_to_another_one(world):
+async def test_incomplete_group_releases_its_cards_for_another_group(world):
     pods(world, "abc", "g", size=3)
     pods(world, "uvw", "h", size=3)
     assert all("2 of 3 pods" in error for error in await world.bind_for(5, a="n", b="n"))
@@ -233,7 +233,7 @@ async def test_a_group_that_does_not_gather_leaves_its_cards_to_another_one(worl
     assert await asyncio.gather(*(world.bind(name, node) for name, node in nodes.items())) == [""] * 3
 
 
-async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(world):
+async def test_two_groups_that_need_same_cards_do_not_deadlock(world):
     pods(world, "abc", "g", size=3)
     pods(world, "uvw", "h", size=3)
     names = "aubvcw"
@@ -244,7 +244,7 @@ async def test_two_groups_that_need_the_same_cards_do_not_wait_for_each_other(wo
     assert set(world.held()) == won
 
 
-async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
+async def test_node_chosen_by_kube_scheduler_with_free_cards_is_used(world):
     pods(world, "ab", size=2, memory=16)
     # With the first bind both are reserved, the other pod on the other node.
     found = await world.bind_for(5, a="m", b="m")
@@ -257,27 +257,27 @@ async def test_the_node_of_kube_scheduler_counts_where_it_has_room(world):
     assert world.held() == {"c": "m", "d": "n"}
 
 
-async def test_a_pod_that_the_watch_has_not_shown_does_not_pass_by_its_group(world):
+async def test_pod_missing_from_watch_is_held_with_its_group(world):
     pods(world, "b", size=3)
     pods(world, "a", size=3, shown=False)
     assert "2 of 3 pods exist" in (await world.bind_for(5, a="n"))[0]
 
 
-async def test_a_pod_of_no_group_is_not_held(world):
+async def test_pod_without_group_is_not_held(world):
     pods(world, "a", "")
     assert await world.bind("a", "n") == ""
     pods(world, "b", "h")
     assert "the size of group d/h" in (await world.bind_for(5, b="n"))[0]
 
 
-async def test_a_member_more_than_are_needed_is_by_itself(world):
+async def test_surplus_member_is_bound_alone(world):
     pods(world, "ab", size=2)
     assert await asyncio.gather(world.bind("a", "n"), world.bind("b", "n")) == ["", ""]
     pods(world, "c", size=2)
     assert await world.bind("c", "m") == ""
 
 
-async def test_whoever_has_many_binds_held_does_not_hold_up_others(world, monkeypatch):
+async def test_namespace_with_many_held_binds_does_not_block_further_binds(world, monkeypatch):
     monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 2)
     pods(world, "abc", size=9)
     found = await world.bind_for(5, a="n", b="n", c="n")
@@ -286,7 +286,7 @@ async def test_whoever_has_many_binds_held_does_not_hold_up_others(world, monkey
     assert "too many" not in (await world.bind_for(5, c="n"))[0]
 
 
-async def test_namespaces_leave_room_for_each_other(world, monkeypatch):
+async def test_held_binds_of_one_namespace_leave_room_for_other_namespaces(world, monkeypatch):
     monkeypatch.setattr(binds, "_MOST_HELD", 8)
     pods(world, "abcdef", size=9)
     world.pod("x", size=9, gated=False, namespace="e")
@@ -299,7 +299,7 @@ async def test_namespaces_leave_room_for_each_other(world, monkeypatch):
     assert ["too many binds are held already" in error for error in found] == [False] * 4 + [True] * 2 + [False]
 
 
-async def test_binds_beyond_the_quota_are_not_held(world):
+async def test_binds_beyond_quota_are_not_held(world):
     world.ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
     pods(world, "abc", size=9)
     pods(world, "x", "h", size=9)
@@ -320,7 +320,7 @@ async def test_binds_beyond_the_quota_are_not_held(world):
     await asyncio.gather(*tasks)
 
 
-async def test_binds_of_several_incomplete_groups_are_not_held_beyond_the_quota(world):
+async def test_binds_of_several_incomplete_groups_beyond_quota_are_not_held(world):
     # kube-scheduler counts a pod on its node while its bind is held.
     world.ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
     for name in "abc":
@@ -336,7 +336,7 @@ async def test_binds_of_several_incomplete_groups_are_not_held_beyond_the_quota(
     await asyncio.gather(*tasks)
 
 
-async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_whole(world, monkeypatch):
+async def test_group_too_large_to_hold_is_reserved_as_a_whole(world, monkeypatch):
     monkeypatch.setattr(binds, "MOST_HELD_OF_NAMESPACE", 2)
     pods(world, "abc", size=3)
     assert await world.bind("a", "n") == ""
@@ -345,7 +345,7 @@ async def test_a_group_that_is_too_large_to_be_held_is_still_reserved_for_as_a_w
     assert "does not fit as a whole" in await world.bind("u", "m")
 
 
-async def test_cards_for_which_others_are_evicted_are_not_yet_those_of_a_member(world):
+async def test_cards_claimed_by_preemption_are_not_reserved_for_member(world):
     pods(world, "abc", size=3, memory=16)
     pending = world.feed.pending["uid-a"]
     claim(world.ledger, pending.pod.ref, "n", pending.request, Policy.BINPACK, gone=())
@@ -357,7 +357,7 @@ async def test_cards_for_which_others_are_evicted_are_not_yet_those_of_a_member(
     assert await asyncio.gather(world.bind("u", "n"), world.bind("v", "m")) == ["", ""]
 
 
-async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(world, judged, monkeypatch):
+async def test_change_wakes_only_binds_of_its_group_and_group_is_evaluated_once(world, judged, monkeypatch):
     joined, join = [], binds.HeldBinds._join
 
     def note_join(held, ref, node):
@@ -389,7 +389,7 @@ async def test_a_change_wakes_the_binds_of_its_group_alone_and_is_judged_once(wo
     ]
 
 
-async def test_what_a_pod_asks_for_by_now_is_judged(world):
+async def test_current_request_of_pod_is_evaluated(world):
     pods(world, "ab", size=2)
     group = world.groups._group_index.find("uid-a")
     judge = world.groups._batches.judge

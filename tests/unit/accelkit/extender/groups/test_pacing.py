@@ -49,14 +49,14 @@ async def world(quick, tried):
         yield world
 
 
-async def test_others_go_on_between_groups(world, tried):
+async def test_event_loop_runs_other_tasks_between_groups(world, tried):
     for number in range(40):
         world.pod(f"p{number}", f"g{number}", size=1, memory=64)
     await world.until(lambda: len(tried.pods) == 40)
     assert len(set(tried.turns)) >= 8
 
 
-async def test_in_one_look_few_are_placed_and_the_others_in_the_next(world, tried, monkeypatch):
+async def test_number_of_pods_placed_per_pass_is_limited(world, tried, monkeypatch):
     monkeypatch.setattr(pacing, "_MOST_PLACED", 1)
     for number in range(4):
         world.pod(f"p{number}", f"g{number}", size=1, memory=64)
@@ -69,7 +69,7 @@ async def test_in_one_look_few_are_placed_and_the_others_in_the_next(world, trie
     assert "" not in {world.groups.describe(f"uid-p{number}") for number in range(4)}
 
 
-async def test_changes_of_the_same_pods_do_not_have_their_group_tried_again(world, tried):
+async def test_unchanged_pods_do_not_cause_retry_of_their_group(world, tried):
     world.pod("a", size=1, memory=64)
     await world.until(lambda: tried.pods)
     for size in ("01", "1", "001"):
@@ -84,7 +84,7 @@ async def test_changes_of_the_same_pods_do_not_have_their_group_tried_again(worl
     await world.until(lambda: len(tried.pods) == 2)
 
 
-async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried, judged):
+async def test_unchanged_group_is_evaluated_at_most_once_a_second(world, tried, judged):
     world.pod("a", "missing", size=2)
     world.pod("b", "large", size=1, memory=64)
     await world.until(lambda: tried.pods)
@@ -103,7 +103,7 @@ async def test_a_group_that_has_not_changed_is_judged_once_a_second(world, tried
     assert sorted(judged) == ["large", "missing"]
 
 
-async def test_a_namespace_whose_pods_were_tried_without_effect_gives_way_for_a_while(world, tried, monkeypatch):
+async def test_namespace_with_many_failed_pods_is_delayed(world, tried, monkeypatch):
     monkeypatch.setattr(pacing, "MOST_FAILED", 2)
     for name in "abc":
         world.pod(name, size=3, memory=64)
@@ -122,7 +122,7 @@ async def test_a_namespace_whose_pods_were_tried_without_effect_gives_way_for_a_
     await world.until(lambda: "d" in world.held())
 
 
-async def test_a_pace_rests_after_its_steps():
+async def test_pace_yields_after_its_step_limit():
     pace = Pace()
     pace.count(1_999)
     assert not await pace.rest()
@@ -133,7 +133,7 @@ async def test_a_pace_rests_after_its_steps():
     assert pace.spent
 
 
-def test_patience_comes_back_with_time():
+def test_failure_allowance_recovers_over_time():
     patience = Patience()
     patience.note("d", 200, 10.0)
     assert not patience.is_lost("d", 10.0)

@@ -20,7 +20,7 @@ async def world(quick):
         yield world
 
 
-async def test_a_member_that_leaves_for_another_group_is_reserved_for_with_that_one_alone(world):
+async def test_member_that_moved_to_another_group_is_reserved_only_with_new_group(world):
     for name in "ab":
         world.pod(name, size=2, gated=False)
     # One Binding is refused, as that of a pod that is being deleted, and what it held is released.
@@ -38,7 +38,7 @@ async def test_a_member_that_leaves_for_another_group_is_reserved_for_with_that_
     await world.until(lambda: "c" not in world.held())
 
 
-async def test_what_is_reserved_with_the_former_group_is_released(world):
+async def test_reservation_with_former_group_is_released_after_group_change(world):
     await world.reserve("ab")
     world.change("a", **{NAME: "h", SIZE: "2"})
     await world.until(lambda: world.held() == {})
@@ -47,7 +47,7 @@ async def test_what_is_reserved_with_the_former_group_is_released(world):
     await world.settled()
 
 
-async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, monkeypatch, caplog):
+async def test_failed_withdrawal_is_logged_and_service_continues(world, monkeypatch, caplog):
     await world.reserve("ab")
     monkeypatch.setattr(controller.GroupEvents, "note_released", lambda *_args: 1 / 0)
     world.pass_time(60)
@@ -55,7 +55,7 @@ async def test_a_withdrawal_that_fails_is_told_and_the_service_goes_on(world, mo
     await world.settled()
 
 
-async def test_who_joins_later_does_not_make_the_reservation_last(world):
+async def test_member_that_joins_later_does_not_extend_reservation(world):
     await world.reserve("ab")
     world.pass_time(59)
     world.pod("c", size=2)
@@ -64,7 +64,7 @@ async def test_who_joins_later_does_not_make_the_reservation_last(world):
     await world.until(lambda: world.held() == {})
 
 
-async def test_a_pod_that_had_its_reservation_gets_the_next_one_when_it_comes_to_bind(world):
+async def test_pod_with_expired_reservation_is_reserved_again_only_at_bind(world):
     world.pod("a", size=1)
     await world.until(lambda: not world.gated())
     world.pass_time(60)

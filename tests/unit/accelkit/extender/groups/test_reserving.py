@@ -39,7 +39,7 @@ def held(ledger):
     return {held.pod.name: entry.name for entry in ledger.list_nodes() for held in entry.holdings.values()}
 
 
-def test_the_largest_is_placed_first_so_that_all_fit():
+def test_largest_pod_is_placed_first_so_that_all_fit():
     ledger = ledger_of(1, 1)
     small = [wanted(f"s{number}", 8) for number in range(2)]
     reserver_of(ledger, policy=Policy.SPREAD).reserve([*small, wanted("large", 16)], 3)
@@ -48,13 +48,13 @@ def test_the_largest_is_placed_first_so_that_all_fit():
     assert found["s0"] == found["s1"] != found["large"]
 
 
-def test_too_few_leave_nothing_behind():
+def test_shortage_leaves_no_reservations():
     ledger = ledger_of(1)
     assert reserver_of(ledger).reserve([wanted(name) for name in "abc"], 3) == Shortage(2, PodRef("d", "c", "c"))
     assert (held(ledger), ledger.find_node("n0").uses) == ({}, {})
 
 
-def test_a_pod_with_a_node_of_its_own_has_to_be_among_them():
+def test_pod_with_assigned_node_must_be_part_of_reservation():
     ledger = ledger_of(1, 1)
     ledger.reserve(PodRef("d", "x", "x"), "n0", wanted("x", 16).request, Policy.BINPACK)
     shortage = reserver_of(ledger).reserve([wanted("a"), wanted("b", node="n0")], 1)
@@ -62,13 +62,13 @@ def test_a_pod_with_a_node_of_its_own_has_to_be_among_them():
     assert held(ledger) == {"x": "n0"}
 
 
-def test_nodes_that_rules_do_not_allow_are_left_alone():
+def test_nodes_excluded_by_rules_are_not_used():
     ledger = ledger_of(1, 1)
     assert len(reserver_of(ledger, allowed={"n1"}).reserve([wanted("a")], 1)) == 1
     assert held(ledger) == {"a": "n1"}
 
 
-def test_a_pod_whose_rules_cannot_be_judged_for_all_nodes_is_told_apart():
+def test_pod_with_rules_that_exceed_budget_is_reported_as_unjudged():
     ledger = ledger_of(1)
     reserver = GroupReserver(ledger, TaskMix(), Policy.BINPACK, lambda *_: None)
     assert reserver.reserve([wanted("a")], 1) == Shortage(0, PodRef("d", "a", "a"), unjudged=True)
@@ -90,7 +90,7 @@ def test_distinct_rules_of_one_group_share_one_budget(monkeypatch):
     assert sorted(asked) == [b"0", b"1", b"2", b"3"]
 
 
-def test_no_node_is_asked_for_a_pod_beyond_its_quota(monkeypatch):
+def test_node_is_not_tried_for_pod_beyond_quota(monkeypatch):
     ledger, asked = ledger_of(*[1] * 9), []
     ledger.put_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 8}]}))
     monkeypatch.setattr(reserving, "reserve", lambda *args, **options: (asked.append(1), reserve(*args, **options))[1])
@@ -98,7 +98,7 @@ def test_no_node_is_asked_for_a_pod_beyond_its_quota(monkeypatch):
     assert len(asked) == 1
 
 
-def test_hosts_count_with_what_is_promised_already():
+def test_host_amounts_include_existing_promises():
     ledger = ledger_of(4, 4)
     for name in ("n0", "n1"):
         ledger.note_host(name, HostAmounts(2000, 100))
@@ -109,20 +109,20 @@ def test_hosts_count_with_what_is_promised_already():
     assert sorted(held(ledger).values()) == ["n0", "n1", "n1"]
 
 
-def test_requests_that_only_a_search_can_judge_are_placed_too():
+def test_requests_that_require_search_are_placed():
     ledger = ledger_of(2, 2)
     assert len(reserver_of(ledger).reserve([wanted(str(each), 16, model="m") for each in range(4)], 4)) == 4
     assert isinstance(reserver_of(ledger).reserve([wanted("x", 1, model="other")], 1), Shortage)
 
 
-def test_more_pods_than_a_shortlist_has_nodes_are_placed():
+def test_more_pods_than_shortlist_nodes_are_placed():
     ledger = ledger_of(*[1] * 100)
     pods = [wanted(str(number)) for number in range(200)]
     assert len(reserver_of(ledger).reserve(pods, 200)) == 200
     assert isinstance(reserver_of(ledger).reserve([wanted("more")], 1), Shortage)
 
 
-def test_a_move_that_does_not_fit_changes_nothing():
+def test_move_that_does_not_fit_changes_nothing():
     ledger = ledger_of(1, 1)
     reserver = reserver_of(ledger)
     reserver.reserve([wanted("a", node="n0"), wanted("b", 16, node="n1")], 2)
@@ -145,7 +145,7 @@ def test_a_move_that_does_not_fit_changes_nothing():
     st.lists(st.tuples(st.integers(1, 16), st.integers(1, 2)), min_size=1, max_size=8),
     st.integers(1, 8),
 )
-def test_at_least_so_many_are_held_or_none(policy, nodes, pods, least):
+def test_minimum_number_of_pods_or_no_pod_is_reserved(policy, nodes, pods, least):
     ledger = ledger_of(*nodes)
     asked = [wanted(str(number), memory, cards=cards) for number, (memory, cards) in enumerate(pods)]
     done = reserver_of(ledger, policy=policy).reserve(asked, min(least, len(asked)))

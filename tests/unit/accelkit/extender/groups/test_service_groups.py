@@ -28,7 +28,7 @@ def gates(cluster, name):
     return cluster.api.objects[build_pod_path("d", name)]["spec"].get("schedulingGates")
 
 
-async def test_reservations_of_groups_outlast_a_list_that_shows_their_pods(cluster):
+async def test_group_reservations_persist_after_relist_with_same_pods(cluster):
     async with cluster.extender(groups=GroupTimes()):
         for name in "pq":
             member(cluster, name)
@@ -44,7 +44,7 @@ async def test_reservations_of_groups_outlast_a_list_that_shows_their_pods(clust
         await cluster.uses(8)
 
 
-async def test_a_pod_that_the_list_does_not_show_any_more_ends_the_reservation_of_its_group(cluster):
+async def test_pod_missing_from_relist_ends_reservation_of_its_group(cluster):
     async with cluster.extender(groups=GroupTimes()):
         for name in "pq":
             member(cluster, name)
@@ -54,7 +54,7 @@ async def test_a_pod_that_the_list_does_not_show_any_more_ends_the_reservation_o
         await cluster.uses(0)
 
 
-async def test_labels_of_nodes_are_read_and_what_is_far_from_groups_is_as_ever(cluster):
+async def test_node_labels_are_applied_to_groups_and_other_pods_are_unaffected(cluster):
     async with cluster.extender(groups=GroupTimes()):
         for name in "pq":
             member(cluster, name, nodeSelector={"zone": "a"})
@@ -69,7 +69,7 @@ async def test_labels_of_nodes_are_read_and_what_is_far_from_groups_is_as_ever(c
         await cluster.uses(12)
 
 
-async def test_off_they_change_nothing(cluster, monkeypatch):
+async def test_disabled_pod_groups_change_nothing(cluster, monkeypatch):
     monkeypatch.setattr(pod_groups, "PodGroups", None)
     async with cluster.extender():
         for name in "pq":
@@ -79,7 +79,7 @@ async def test_off_they_change_nothing(cluster, monkeypatch):
         assert gates(cluster, "q")
 
 
-async def test_nobody_is_evicted_for_one_member_of_a_group_and_others_for_who_is_by_itself(cluster, monkeypatch):
+async def test_pod_is_evicted_for_single_pod_but_not_for_group_member(cluster, monkeypatch):
     monkeypatch.setattr(refusals, "DELAY_SECONDS", 0.0)
     monkeypatch.setattr(evictor, "_TURN_SECONDS", 0.02)
     low = cluster.pod("low", 16)
@@ -108,7 +108,7 @@ async def test_nobody_is_evicted_for_one_member_of_a_group_and_others_for_who_is
         assert '"p"' not in held
 
 
-async def test_lists_leave_members_the_labels_that_others_ask_for():
+async def test_listed_members_keep_requested_and_group_labels():
     world, listed = World(), []
     for name in "ab":
         world.pod(name, size=2)

@@ -52,7 +52,7 @@ async def world(monkeypatch):
     return World()
 
 
-async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(world):
+async def test_served_pod_group_kind_is_watched_and_unserved_kind_is_absent(world):
     world.serve()
     world.store(4)
     async with running(world.sizes.run()):
@@ -65,7 +65,7 @@ async def test_what_is_served_is_followed_and_what_is_not_is_known_to_be_absent(
     assert world.changes >= 4
 
 
-async def test_a_kind_that_is_served_later_is_found(world):
+async def test_pod_group_kind_served_later_is_detected(world):
     async with running(world.sizes.run()):
         await until(lambda: world.sizes.are_read)
         assert "does not exist" in world.size()
@@ -74,7 +74,7 @@ async def test_a_kind_that_is_served_later_is_found(world):
         await until(lambda: world.size() == 2)
 
 
-async def test_nothing_is_known_while_the_api_server_does_not_say(world):
+async def test_group_sizes_are_unknown_until_api_server_responds(world):
     world.api.fail(ApiError("away"), "GET", PLUGIN, times=None)
     async with running(world.sizes.run()):
         await asyncio.sleep(0.05)

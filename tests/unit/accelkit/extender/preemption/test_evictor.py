@@ -26,7 +26,7 @@ def cluster():
     return made
 
 
-async def test_the_pod_of_the_lowest_priority_is_evicted_and_its_card_kept(cluster):
+async def test_pod_of_lowest_priority_is_evicted_and_its_card_is_claimed(cluster):
     high = cluster.pod("high", 5, 10)
     assert await cluster.look(high) == ["low"]
     assert cluster.ledger.find_holding("uid-high").stage is ShareStage.CLAIMED
@@ -46,7 +46,7 @@ async def test_the_pod_of_the_lowest_priority_is_evicted_and_its_card_kept(clust
     assert "1 pod of lower priority" in reasons["Preempting"]["message"]
 
 
-async def test_cards_that_the_evicted_still_hold_are_not_given(cluster):
+async def test_cards_still_held_by_evicted_pod_are_not_assigned(cluster):
     cluster.lingering = True
     high = cluster.pod("high", 5, 10)
     assert await cluster.look(high) == ["low"]
@@ -71,13 +71,13 @@ async def test_cards_that_the_evicted_still_hold_are_not_given(cluster):
         {"memory": 9},
     ],
 )
-async def test_nobody_is_evicted_for_a_pod_that_may_not_have_them(cluster, of):
+async def test_no_pod_is_evicted_for_ineligible_pod(cluster, of):
     options = {"priority": 10, "memory": 5} | of
     assert await cluster.look(cluster.pod("high", options.pop("memory"), options.pop("priority"), **options)) == []
     assert cluster.ledger.find_holding("uid-high") is None
 
 
-async def test_nobody_is_evicted_where_another_replica_leads(cluster):
+async def test_replica_without_lease_evicts_no_pod(cluster):
     cluster.leads = False
     assert await cluster.look(cluster.pod("high", 5, 10)) == []
     cluster.leads = True
@@ -85,13 +85,13 @@ async def test_nobody_is_evicted_where_another_replica_leads(cluster):
     assert cluster.evicted == ["low"]
 
 
-async def test_nobody_is_evicted_before_kube_scheduler_had_its_time(cluster):
+async def test_no_pod_is_evicted_before_delay_for_kube_scheduler(cluster):
     high = cluster.pod("high", 5, 10)
     assert await cluster.look(high, seconds=DELAY_SECONDS / 2) == []
     assert await cluster.look(high, seconds=DELAY_SECONDS / 2) == ["low"]
 
 
-async def test_what_kube_scheduler_said_long_ago_does_not_count(cluster):
+async def test_expired_refusal_of_kube_scheduler_causes_no_eviction(cluster):
     assert await cluster.look(cluster.pod("high", 5, 10), seconds=KEPT_SECONDS + 1) == []
 
 
@@ -101,14 +101,14 @@ NODE = {"ownerReferences": [{"kind": "Node", "controller": True}]}
 @pytest.mark.parametrize(
     ("annotations", "evicted"), [({}, "low"), ({"kubernetes.io/config.mirror": "x"}, "middle")], ids=["owner", "static"]
 )
-async def test_static_pods_are_never_evicted_and_others_that_name_a_node_as_their_owner_are(annotations, evicted):
+async def test_static_pods_are_never_evicted_but_pods_with_node_owner_are(annotations, evicted):
     cluster = Evicting()
     cluster.pod("low", 5, 1, "a", annotations=annotations, metadata=NODE)
     cluster.pod("middle", 5, 2, "b")
     assert await cluster.look(cluster.pod("high", 5, 10)) == [evicted]
 
 
-async def test_a_budget_allows_so_many_and_no_more():
+async def test_disruption_budget_limits_evictions():
     cluster = Evicting("n", "m")
     for number in range(2):
         cluster.pod(f"x{number}", 4, 1, "a", labels={"app": "x"})
@@ -118,20 +118,20 @@ async def test_a_budget_allows_so_many_and_no_more():
     assert await cluster.look(cluster.pod("high", 8, 10)) == ["y0", "y1"]
 
 
-async def test_whom_two_budgets_cover_the_api_server_does_not_evict(cluster):
+async def test_pod_covered_by_two_disruption_budgets_is_not_evicted(cluster):
     cluster.pod("low", 5, 1, "a", labels={"app": "x"})
     cluster.budget(1, {"app": "x"})
     cluster.budget(1, {})
     assert await cluster.look(cluster.pod("high", 5, 10)) == ["middle"]
 
 
-async def test_nobody_is_evicted_where_somebody_leaves_already(cluster):
+async def test_no_pod_is_evicted_while_another_pod_terminates(cluster):
     cluster.pod("middle", 5, 2, "b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert await cluster.look(cluster.pod("high", 5, 10)) == []
 
 
 @pytest.mark.parametrize(("grace", "waits"), [(30, 30 + LEAVING_MARGIN_SECONDS), (86400, MOST_LEAVING_SECONDS)])
-async def test_who_does_not_leave_in_time_is_waited_for_no_longer_nor_evicted(cluster, grace, waits):
+async def test_terminating_pod_past_deadline_is_ignored_and_not_evicted(cluster, grace, waits):
     end = (cluster.date + timedelta(seconds=grace)).isoformat()
     deleted = {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace, "finalizers": ["tenant.example/stays"]}
     cluster.pod("low", 5, 1, "a", metadata=deleted)
@@ -143,13 +143,13 @@ async def test_who_does_not_leave_in_time_is_waited_for_no_longer_nor_evicted(cl
 
 
 @pytest.mark.parametrize("status", [429, 409, 500])
-async def test_a_refused_trial_evicts_nobody_and_keeps_nothing(cluster, status):
+async def test_refused_dry_run_evicts_no_pod_and_claims_no_card(cluster, status):
     cluster.api.fail(ApiError("no", status=status), "POST", "/low/eviction")
     assert await cluster.look(cluster.pod("high", 5, 10)) == []
     assert cluster.ledger.find_holding("uid-high") is None
 
 
-async def test_what_is_kept_is_given_up_where_one_of_several_stays():
+async def test_claim_is_released_if_one_of_several_evictions_fails():
     cluster = Evicting()
     for number in range(2):
         cluster.pod(f"p{number}", 4, 1, "a")
@@ -166,7 +166,7 @@ async def test_what_is_kept_is_given_up_where_one_of_several_stays():
     assert cluster.ledger.find_holding("uid-high") is None
 
 
-async def test_a_pod_that_was_bound_or_changed_meanwhile_evicts_nobody(cluster):
+async def test_bound_or_replaced_pod_causes_no_eviction(cluster):
     high = cluster.pod("high", 5, 10)
     cluster.api.objects["/api/v1/namespaces/d/pods/high"]["spec"]["nodeName"] = "elsewhere"
     assert await cluster.look(high) == []
@@ -175,7 +175,7 @@ async def test_a_pod_that_was_bound_or_changed_meanwhile_evicts_nobody(cluster):
     assert await cluster.look(cluster.pod("high", 5, 10), seconds=RETRY_SECONDS) == ["low"]
 
 
-async def test_what_is_kept_ends_with_the_pod(cluster):
+async def test_claim_ends_when_its_pod_is_deleted(cluster):
     await cluster.look(cluster.pod("high", 5, 10))
     cluster.leave("high")
     await cluster.evictor.run_once()
@@ -184,7 +184,7 @@ async def test_what_is_kept_ends_with_the_pod(cluster):
 
 
 @pytest.mark.parametrize(("lingering", "seconds"), [(False, FREE_SECONDS), (True, LEAVING_SECONDS)])
-async def test_what_is_kept_too_long_is_given_up(cluster, lingering, seconds):
+async def test_claim_expires_after_maximum_time(cluster, lingering, seconds):
     cluster.lingering = lingering
     await cluster.look(cluster.pod("high", 5, 10))
     await cluster.evictor.run_once()
@@ -196,14 +196,14 @@ async def test_what_is_kept_too_long_is_given_up(cluster, lingering, seconds):
     assert cluster.ledger.find_holding("uid-high") is None
 
 
-async def test_what_is_kept_ends_with_the_lead(cluster):
+async def test_claim_ends_when_lease_is_lost(cluster):
     await cluster.look(cluster.pod("high", 5, 10))
     cluster.leads = False
     await cluster.evictor.run_once()
     assert cluster.ledger.find_holding("uid-high") is None
 
 
-async def test_a_claim_is_neither_released_nor_asked_about_by_a_list(cluster):
+async def test_pod_list_does_not_release_or_query_claim(cluster):
     await cluster.look(cluster.pod("high", 5, 10))
     pods = [msgspec.convert(each, Pod) for path, each in cluster.api.objects.items() if "/pods/" in path]
     young = cluster.feed.replace_pods(pods)
@@ -211,7 +211,7 @@ async def test_a_claim_is_neither_released_nor_asked_about_by_a_list(cluster):
     assert cluster.ledger.find_holding("uid-high") is not None
 
 
-def test_evictions_are_paced():
+def test_eviction_rate_is_limited():
     now = [0.0]
     pace = Pace(lambda: now[0])
     assert pace.may_evict(MOST_EVICTIONS + 1)
@@ -230,7 +230,7 @@ def test_evictions_are_paced():
     assert pauses == [120.0, 240.0, 480.0]
 
 
-async def test_others_have_their_turn_after_each_pod_that_is_compared_with_budgets(monkeypatch):
+async def test_planner_yields_event_loop_after_each_budget_comparison(monkeypatch):
     cluster, rests = Evicting(), []
 
     class EventLoopShare(planning.EventLoopShare):

@@ -20,7 +20,7 @@ def cluster():
     return made
 
 
-async def test_pods_that_were_refused_together_evict_no_more_than_their_quota(cluster):
+async def test_evictions_for_pods_refused_together_respect_their_quota(cluster):
     limit(cluster, 8)
     pods = [cluster.pod(f"high{number}", 8, 10) for number in range(4)]
     for pod in pods:
@@ -36,7 +36,7 @@ async def test_pods_that_were_refused_together_evict_no_more_than_their_quota(cl
     cluster.reserve(f"high{kept[0]}", cluster.ledger.find_holding(f"uid-high{kept[0]}").node)
 
 
-async def test_a_quota_that_is_reached_while_the_api_server_is_asked_keeps_nothing(cluster):
+async def test_evictor_claims_nothing_if_quota_shrinks_during_eviction(cluster):
     limit(cluster, 8)
     high = cluster.pod("high", 8, 10)
 
@@ -49,7 +49,7 @@ async def test_a_quota_that_is_reached_while_the_api_server_is_asked_keeps_nothi
     assert cluster.ledger.find_holding("uid-high") is None
 
 
-async def test_a_pod_that_its_quota_refuses_is_no_longer_looked_after(cluster):
+async def test_pod_over_quota_is_removed_from_refusals(cluster):
     high = cluster.pod("high", 8, 10)
     await cluster.filter(high)
     limit(cluster, 7)
@@ -59,7 +59,7 @@ async def test_a_pod_that_its_quota_refuses_is_no_longer_looked_after(cluster):
     assert len(await cluster.look(high)) == 1
 
 
-async def test_a_claim_beyond_a_lowered_quota_lets_its_pod_in_nowhere(cluster):
+async def test_claimed_pod_over_lowered_quota_fits_no_node(cluster):
     high = cluster.pod("high", 8, 10)
     await cluster.look(high)
     assert cluster.ledger.find_holding("uid-high").stage is ShareStage.CLAIMED

@@ -68,7 +68,7 @@ def hold(node="n", until=SOON, evicted=("uid-one",)):
     return Hold(node, until, tuple(evicted))
 
 
-async def test_replacements_do_not_get_cards_that_are_held_and_the_pod_does():
+async def test_held_cards_fit_only_the_pod_with_the_hold():
     cluster, urgent = full()
     cluster.show(urgent | {"status": cluster.status(hold())})
     assert cluster.claimed("urgent")
@@ -87,14 +87,14 @@ async def test_replacements_do_not_get_cards_that_are_held_and_the_pod_does():
     assert [share.card for share in got.containers["c"]] == ["a"]
 
 
-async def test_without_a_hold_a_replacement_takes_the_card():
+async def test_replacement_pod_fits_freed_card_without_hold():
     cluster, _ = full()
     cluster.leave("one")
     assert await cluster.fits(cluster.waits("again", 6))
 
 
 @pytest.mark.parametrize("nodes_first", [True, False], ids=["nodes first", "pods first"])
-async def test_a_replica_that_starts_reads_the_hold_with_the_first_lists(nodes_first):
+async def test_starting_replica_reads_hold_from_first_lists(nodes_first):
     cluster, urgent = full()
     cluster.show(urgent | {"status": cluster.status(hold())})
     cluster.leave("one")
@@ -115,7 +115,7 @@ async def test_a_replica_that_starts_reads_the_hold_with_the_first_lists(nodes_f
     assert await fresh.fits(urgent)
 
 
-def test_a_hold_ends_with_its_time_and_when_the_pod_is_gone_or_ends_or_loses_it():
+def test_hold_ends_on_expiry_deletion_termination_or_removed_condition():
     cluster, urgent = full()
     held = urgent | {"status": cluster.status(hold())}
     ending = {**held, "metadata": {**held["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
@@ -132,7 +132,7 @@ def test_a_hold_ends_with_its_time_and_when_the_pod_is_gone_or_ends_or_loses_it(
     assert cluster.ledger.find_holding("uid-urgent") is None
 
 
-def test_a_hold_moves_to_another_node_and_ends_when_the_pod_is_bound_elsewhere():
+def test_hold_moves_to_another_node_and_ends_when_pod_is_bound():
     cluster, urgent = full("n", "m")
     cluster.show(urgent | {"status": cluster.status(hold())})
     cluster.show(urgent | {"status": cluster.status(hold("m"))})
@@ -153,21 +153,21 @@ def test_a_hold_moves_to_another_node_and_ends_when_the_pod_is_bound_elsewhere()
     ],
     ids=["too long", "over", "without a time zone", "another node", "nobody leaves"],
 )
-def test_a_hold_that_is_not_valid_or_does_not_fit_claims_nothing(wrong):
+def test_invalid_or_unsatisfiable_hold_claims_nothing(wrong):
     cluster, urgent = full()
     cluster.show(urgent | {"status": cluster.status(wrong)})
     assert cluster.ledger.find_holding("uid-urgent") is None
 
 
 @pytest.mark.parametrize("message", ["", "{", "[]", "x" * 20_000, '{"node":1}', '{"node":"n","until":"soon"}'])
-def test_a_message_that_is_not_a_hold_is_ignored(message):
+def test_malformed_hold_message_is_ignored(message):
     cluster, urgent = full()
     condition = {"type": HOLD_CONDITION, "status": "True", "message": message}
     cluster.show(urgent | {"status": {"conditions": [condition]}})
     assert cluster.ledger.find_holding("uid-urgent") is None
 
 
-async def test_what_did_not_fit_is_held_as_soon_as_it_fits():
+async def test_hold_claims_cards_once_the_pod_fits():
     cluster, urgent = full()
     cluster.show(urgent | {"status": cluster.status(hold(evicted=()))})
     assert not cluster.claimed("urgent")

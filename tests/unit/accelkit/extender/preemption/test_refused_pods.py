@@ -28,7 +28,7 @@ def take_turns(cluster, count):
     return taken
 
 
-def test_who_has_many_refused_pods_has_none_of_others_forgotten():
+def test_refused_pods_over_the_limit_are_discarded_from_the_largest_namespace():
     cluster = Evicting()
     for number in range(MOST_PODS):
         refuse(cluster, f"many{number}", 10, "many")
@@ -42,7 +42,7 @@ def test_who_has_many_refused_pods_has_none_of_others_forgotten():
     assert known.isdisjoint({"many0", "many5"})
 
 
-def test_of_one_namespace_the_lowest_priority_is_discarded_first():
+def test_lowest_priority_of_a_namespace_is_discarded_first():
     cluster = Evicting()
     refuse(cluster, "high", 20, "many")
     for number in range(MOST_PODS):
@@ -50,7 +50,7 @@ def test_of_one_namespace_the_lowest_priority_is_discarded_first():
     assert "high" in list_known(cluster)
 
 
-def test_namespaces_have_their_turns():
+def test_refused_pods_are_served_round_robin_by_namespace():
     cluster = Evicting()
     for number in range(4):
         refuse(cluster, f"a{number}", 20, "a")
@@ -65,7 +65,7 @@ def test_namespaces_have_their_turns():
     assert take_turns(cluster, 4) == ["b1", "c0", "a2", "a3"]
 
 
-async def test_one_namespace_does_not_keep_the_leader_from_others():
+async def test_namespace_with_many_hopeless_pods_does_not_block_other_namespaces():
     cluster = Evicting("n", "m")
     for number in range(4):
         cluster.pod(f"low{number}", 8, 1 if number % 2 else 20, "ab"[number % 2], node="nm"[number // 2])

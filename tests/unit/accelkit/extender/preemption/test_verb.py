@@ -52,12 +52,12 @@ def ask(cluster, pod, victims, *, violations=0, whole=False, clock=time.monotoni
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_victims_that_free_a_card_stay_as_they_are(cluster, whole):
+def test_victims_that_free_a_card_are_kept(cluster, whole):
     high = cluster.pod("high", 8, 10)
     assert ask(cluster, high, {"n": ["q", "p"]}, violations=1, whole=whole) == {"n": (["q", "p"], 1)}
 
 
-def test_victims_on_different_cards_are_exchanged(cluster):
+def test_victims_on_different_cards_are_exchanged_for_victims_on_one_card(cluster):
     high = cluster.pod("high", 8, 10)
     # The highest priority stands in front, as kube-scheduler reads it; whether q is protected is not known.
     assert ask(cluster, high, {"n": ["r", "p"]}) == {"n": (["q", "p"], 1)}
@@ -77,19 +77,19 @@ def test_victims_on_different_cards_are_exchanged(cluster):
         {"spec": {"containers": [{"name": "c", "resources": {"limits": {MEMORY: "8"}}, "ports": [{"hostPort": 1}]}]}},
     ],
 )
-def test_those_that_kube_scheduler_may_need_for_something_else_leave_too(cluster, more):
+def test_victims_of_kube_scheduler_are_kept_if_pod_has_other_constraints(cluster, more):
     high = cluster.pod("high", 8, 10, **more)
     names, violations = ask(cluster, high, {"n": ["r", "p"]})["n"]
     assert (set(names), violations) == ({"r", "p", "q"}, 1)
 
 
-def test_static_pods_are_not_chosen(cluster):
+def test_static_pods_are_not_chosen_as_victims(cluster):
     cluster.pod("q", 4, 3, "a", annotations={"kubernetes.io/config.mirror": "x"})
     high = cluster.pod("high", 8, 10)
     assert ask(cluster, high, {"n": ["r", "p"]}) == {"n": (["s", "r"], 1)}
 
 
-def test_a_node_where_nobodys_leaving_frees_a_card_is_left_out(cluster):
+def test_node_is_omitted_if_no_eviction_frees_a_card(cluster):
     assert ask(cluster, cluster.pod("large", 9, 10), {"n": ["s", "q", "r", "p"]}) == {}
     # q and s are not below it.
     assert ask(cluster, cluster.pod("third", 8, 3), {"n": ["r", "p"]}) == {}
@@ -97,7 +97,7 @@ def test_a_node_where_nobodys_leaving_frees_a_card_is_left_out(cluster):
     assert ask(cluster, high, {"unknown": ["p"], "n": []}) == {}
 
 
-def test_nobody_leaves_for_a_pod_for_which_others_are_leaving(cluster):
+def test_preempt_omits_nodes_for_pod_with_reserved_cards(cluster):
     high = cluster.pod("high", 4, 10)
     cluster.leave("p")
     pending = cluster.feed.pending["uid-high"]
@@ -106,11 +106,11 @@ def test_nobody_leaves_for_a_pod_for_which_others_are_leaving(cluster):
 
 
 @pytest.mark.parametrize("annotations", [{"accelkit.io/request": "{"}, {CHECK_RUN_ANNOTATION: "run"}])
-def test_nobody_leaves_for_a_request_that_cannot_be_granted_or_the_check_of_a_node(cluster, annotations):
+def test_preempt_omits_nodes_for_ungrantable_requests_and_check_pods(cluster, annotations):
     assert ask(cluster, cluster.pod("high", 8, 10, annotations=annotations), {"n": ["q", "p"]}) == {}
 
 
-def test_nobody_leaves_for_a_pod_beyond_its_quota(cluster):
+def test_preempt_omits_nodes_for_pod_over_quota(cluster):
     high = cluster.pod("high", 8, 10)
     cluster.feed.take_rules(read_rules({"quotas": [{"namespaces": ["d"], "memory": 16}]}))
     assert ask(cluster, high, {"n": ["q", "p"]}) == {}
@@ -125,7 +125,7 @@ def ask_about_many(clock):
     return len(ask(cluster, cluster.pod("high", 8, 10), {name: [f"low-{name}"] for name in names}, clock=clock))
 
 
-def test_the_answer_is_given_in_time_with_the_nodes_that_were_searched():
+def test_preempt_returns_nodes_searched_before_the_deadline():
     reads = count()
     assert ask_about_many(lambda: 0.0) == 12
     # Each look at the clock is a quarter of the time later.
@@ -134,7 +134,7 @@ def test_the_answer_is_given_in_time_with_the_nodes_that_were_searched():
     assert ask_about_many(lambda: next(reads) * ANSWER_SECONDS) == 1
 
 
-def test_others_have_their_turns_within_a_node_and_nobody_pauses_while_kube_scheduler_waits(monkeypatch):
+def test_preempt_yields_to_event_loop_between_searches_without_delay(monkeypatch):
     pauses, times = [], count()
 
     async def pause(seconds):
@@ -149,7 +149,7 @@ def test_others_have_their_turns_within_a_node_and_nobody_pauses_while_kube_sche
     assert len(pauses) == 2 * 12
 
 
-def test_of_a_pod_without_cards_all_victims_stay(cluster):
+def test_all_victims_are_kept_for_pod_without_cards(cluster):
     bare = {"metadata": {"name": "x", "namespace": "d", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
     assert ask(cluster, bare, {"n": ["q"]}, violations=1) == {"n": (["q"], 1)}
 
@@ -157,13 +157,13 @@ def test_of_a_pod_without_cards_all_victims_stay(cluster):
 @pytest.mark.parametrize(
     "body", [{"Pod": {"metadata": {}}, "NodeNameToMetaVictims": {}}, {"Pod": {"metadata": {"uid": "u"}}}]
 )
-def test_what_is_missing_is_named(cluster, body):
+def test_preempt_names_missing_argument(cluster, body):
     verb = PreemptVerb(cluster.ledger, cluster.feed, Policy.BINPACK)
     with pytest.raises(BadArgsError, match="missing"):
         asyncio.run(verb.preempt(msgspec.json.decode(json.dumps(body), type=PreemptionArgs)))
 
 
-def test_nobody_leaves_again_who_is_leaving_already_and_what_that_frees_counts():
+def test_terminating_pods_are_not_victims_and_their_cards_count_as_free():
     cluster = PreemptingCluster("n")
     ending = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
     cluster.pod("going", 6, 1, "a", **ending)
@@ -180,7 +180,7 @@ def test_nobody_leaves_again_who_is_leaving_already_and_what_that_frees_counts()
     assert ask(cluster, fussy, {"n": ["lowest"]}) == {"n": (["lowest"], 0)}
 
 
-def test_who_should_have_left_long_ago_frees_nothing(cluster):
+def test_cards_of_pod_stuck_terminating_do_not_count_as_free(cluster):
     cluster.pod("p", 4, 1, "a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     high, late = cluster.pod("high", 8, 10), LEAVING_MARGIN_SECONDS
     assert ask(cluster, high, {"n": ["q", "p"]}, later=late - 1) == {"n": (["q", "p"], 0)}

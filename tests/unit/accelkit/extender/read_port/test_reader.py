@@ -82,12 +82,12 @@ GOOD = "X-Accelkit-Token: good"
 
 @pytest.mark.parametrize("path", ["/inspect", "/inspect/n", "/version"])
 @pytest.mark.parametrize("header", [GOOD, "Authorization: Bearer good", "authorization: bearer good"])
-async def test_who_has_a_token_reads_what_is_shown(port, path, header):
+async def test_valid_token_can_read_inspect_and_version(port, path, header):
     assert await port.ask("GET", path, header) == (200, path)
     assert port.shown.asked == [("GET", path, b"")]
 
 
-async def test_head_is_answered_without_a_body(port):
+async def test_head_request_is_answered_without_a_body(port):
     async with port.connect() as connection:
         await connection.send("HEAD", "/inspect", b"", [GOOD])
         assert (await connection.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
@@ -107,14 +107,14 @@ async def test_head_is_answered_without_a_body(port):
         (["X-Accelkit-Token: poor", "Authorization: Bearer good"], 403),
     ],
 )
-async def test_who_has_none_is_refused_with_a_sentence(port, headers, status):
+async def test_request_without_authorized_token_is_refused_with_error(port, headers, status):
     answered, body = await port.ask("GET", "/inspect", *headers)
     assert answered == status
     assert list(body) == ["error"]
     assert port.shown.asked == []
 
 
-async def test_a_token_of_strange_bytes_is_refused(port):
+async def test_token_with_non_ascii_bytes_is_refused(port):
     async with port.connect() as connection:
         connection.writer.write(b"GET /inspect HTTP/1.1\r\nHost: x\r\nX-Accelkit-Token: \xff\xfe\r\n\r\n")
         assert (await connection.answer())[0] in {400, 401}
@@ -123,7 +123,7 @@ async def test_a_token_of_strange_bytes_is_refused(port):
 
 @pytest.mark.parametrize("prefix", ["", "/gcushare-scheduler", "/gpushare-scheduler", "/scheduler"])
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
-async def test_no_verb_answers(port, prefix, verb):
+async def test_scheduler_verbs_are_not_served(port, prefix, verb):
     path = f"{prefix}/{verb}"
     assert (await port.ask("POST", path, GOOD, body=b"{}"))[0] == 405
     assert (await port.ask("GET", path, GOOD))[0] == 404
@@ -131,7 +131,7 @@ async def test_no_verb_answers(port, prefix, verb):
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "get"])
-async def test_no_method_but_get_and_head_is_answered(port, method):
+async def test_only_get_and_head_are_accepted(port, method):
     async with port.connect() as connection:
         await connection.send(method, "/inspect", b"", [GOOD])
         assert (await connection.answer())[0] in {400, 405}
@@ -142,20 +142,20 @@ async def test_no_method_but_get_and_head_is_answered(port, method):
     "path",
     ["/", "/metrics", "/readyz", "/healthz", "/inspect2", "/gcushare-scheduler/inspect", "//bind", "/inspect/../bind"],
 )
-async def test_no_other_path_is_answered_but_as_the_name_of_a_node(port, path):
+async def test_unknown_path_is_not_found_and_path_traversal_is_not_resolved(port, path):
     status, answer = await port.ask("GET", path, GOOD)
     # A name is looked for, and nothing is resolved.
     assert (status, answer) == (200, path) if path.startswith("/inspect/") else status == 404
 
 
-async def test_who_may_create_has_a_pod_simulated(port, api):
+async def test_token_with_create_permission_can_simulate(port, api):
     assert await port.ask("POST", "/simulate", GOOD, body=b"x" * BODY_BYTES) == (200, "/simulate")
     assert port.shown.asked == [("POST", "/simulate", b"x" * BODY_BYTES)]
     assert [each.body["spec"].get("resourceAttributes", {}).get("verb") for each in api.requests] == [None, "create"]
 
 
 @pytest.mark.parametrize(("header", "status"), [("X-None: x", 401), ("X-Accelkit-Token: poor", 403)])
-async def test_nobody_else_has_his_question_read(port, header, status):
+async def test_body_of_unauthorized_simulation_is_not_read(port, header, status):
     async with port.connect() as connection:
         # What is announced never comes.
         await connection.send("POST", "/simulate", b"x", [header, f"Content-Length: {BODY_BYTES}"])
@@ -163,7 +163,7 @@ async def test_nobody_else_has_his_question_read(port, header, status):
     assert port.shown.asked == []
 
 
-async def test_who_may_only_get_is_told_what_he_may_not(port, api):
+async def test_simulation_with_get_permission_only_is_refused_with_missing_verb(port, api):
     api.verbs = {"get"}
     assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
     refused = await port.ask("POST", "/simulate", GOOD, body=b"{}")
@@ -171,7 +171,7 @@ async def test_who_may_only_get_is_told_what_he_may_not(port, api):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
-async def test_a_simulation_is_asked_for_by_post_alone(port, method):
+async def test_simulation_requires_post(port, method):
     async with port.connect() as connection:
         await connection.send(method, "/simulate", b"", [GOOD])
         head = await connection.reader.readuntil(b"\r\n\r\n")
@@ -179,20 +179,20 @@ async def test_a_simulation_is_asked_for_by_post_alone(port, method):
     assert port.shown.asked == []
 
 
-async def test_a_question_that_is_too_long_is_not_answered(port):
+async def test_oversized_simulation_body_is_refused(port):
     status, answer = await port.ask("POST", "/simulate", GOOD, body=b"x" * (BODY_BYTES + 1))
     assert (status, answer) == (413, {"error": f"the body is larger than {BODY_BYTES} bytes"})
     assert port.shown.asked == []
 
 
-async def test_a_question_without_an_end_is_not_read_for_ever(port):
+async def test_oversized_chunked_body_is_refused(port):
     async with port.connect() as connection:
         await connection.send("POST", "/simulate", b"", [GOOD, "Transfer-Encoding: chunked"])
         connection.writer.write(b"%x\r\n%s\r\n" % (BODY_BYTES + 1, b"x" * (BODY_BYTES + 1)))
         assert (await connection.answer())[0] == 413
 
 
-async def test_a_question_that_does_not_come_leaves_its_place(port, monkeypatch):
+async def test_incomplete_body_times_out(port, monkeypatch):
     monkeypatch.setattr(server_module, "_SMALL_BODY_SECONDS", 0.05)
     async with port.connect() as connection:
         await connection.send("POST", "/simulate", b"x", [GOOD, "Content-Length: 9"])
@@ -200,7 +200,7 @@ async def test_a_question_that_does_not_come_leaves_its_place(port, monkeypatch)
     assert port.shown.asked == []
 
 
-async def test_who_reads_does_not_wait_for_a_simulation(port):
+async def test_reads_do_not_wait_for_a_simulation(port):
     port.shown.open.clear()
     async with port.connect() as one:
         await one.send("POST", "/simulate", b"{}", [GOOD, "Content-Length: 2"])
@@ -213,7 +213,7 @@ async def test_who_reads_does_not_wait_for_a_simulation(port):
 
 
 @pytest.mark.parametrize("part", ["tokenreviews", "localsubjectaccessreviews"])
-async def test_without_the_api_server_nobody_reads(api, port, part):
+async def test_requests_fail_with_503_if_tokens_cannot_be_reviewed(api, port, part):
     api.fail(ApiError("no answer"), path=part, times=None)
     status, answer = await port.ask("GET", "/inspect", GOOD)
     assert status == 503
@@ -221,12 +221,12 @@ async def test_without_the_api_server_nobody_reads(api, port, part):
     assert port.shown.asked == []
 
 
-async def test_what_is_not_ready_is_reported(port):
+async def test_not_ready_error_is_returned_as_503(port):
     port.shown.error = NotReadyError("the cluster has not been read yet")
     assert await port.ask("GET", "/inspect", GOOD) == (503, {"error": "the cluster has not been read yet"})
 
 
-async def test_of_many_readers_one_is_shown_at_a_time_and_the_rest_is_told_to_come_again(port, api, monkeypatch):
+async def test_concurrent_reads_are_serialized_and_excess_readers_get_503(port, api, monkeypatch):
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
     gate = asyncio.Event()
     api.before.append(lambda _: gate.wait())
@@ -247,7 +247,7 @@ async def test_of_many_readers_one_is_shown_at_a_time_and_the_rest_is_told_to_co
     assert (await port.ask("GET", "/inspect", GOOD))[0] == 200
 
 
-async def test_a_reader_that_hangs_up_leaves_its_place(port, api):
+async def test_disconnected_readers_free_their_slots(port, api):
     gate = asyncio.Event()
     api.before.append(lambda _: gate.wait())
     async with contextlib.AsyncExitStack() as stack:
@@ -257,7 +257,7 @@ async def test_a_reader_that_hangs_up_leaves_its_place(port, api):
     await until(lambda: port.ask("GET", "/inspect", GOOD), accept=lambda answer: answer[0] == 200)
 
 
-async def test_a_reader_waits_for_a_place(port, api):
+async def test_reader_waits_for_a_free_slot(port, api):
     gate = asyncio.Event()
     api.before.append(lambda _: gate.wait())
     async with contextlib.AsyncExitStack() as stack:
@@ -269,7 +269,7 @@ async def test_a_reader_waits_for_a_place(port, api):
         assert (await last)[0] == 200
 
 
-async def test_made_up_tokens_take_no_place_of_one_that_was_good_lately(port, api, monkeypatch):
+async def test_unknown_tokens_do_not_block_recently_valid_token(port, api, monkeypatch):
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(reviews, "_KEEP_ANSWERS", 2)
     assert (await port.ask("GET", "/inspect", GOOD))[0] == 200

@@ -29,7 +29,7 @@ async def refusal(reviewer, token):
     return raised.value.status, str(raised.value)
 
 
-async def test_who_may_get_the_proxy_of_the_port_may_read(api, reviewer):
+async def test_token_check_reviews_token_and_access_to_service_proxy(api, reviewer):
     await reviewer.check("good")
     known, allowed = api.requests
     assert known.body["spec"] == {"token": "good", "audiences": ["accelkit.io/inspect"]}
@@ -50,7 +50,7 @@ async def test_who_may_get_the_proxy_of_the_port_may_read(api, reviewer):
     }
 
 
-async def test_each_verb_is_asked_about_once(api, reviewer):
+async def test_each_verb_is_reviewed_once(api, reviewer):
     for verb in ("get", "create", "get", "create"):
         await reviewer.check("good", verb)
     asked = [each.body["spec"] for each in api.requests if ACCESS in each.path]
@@ -61,7 +61,7 @@ async def test_each_verb_is_asked_about_once(api, reviewer):
 
 
 @pytest.mark.parametrize("token", ["unknown", "other", "plain"])
-async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not_asked_for(api, reviewer, token):
+async def test_unauthenticated_token_is_refused_without_access_review(api, reviewer, token):
     sentence = "the API server rejects the token for the audience accelkit.io/inspect"
     assert await refusal(reviewer, token) == (401, sentence)
     assert len(api.requests) == 1
@@ -70,7 +70,7 @@ async def test_a_token_of_nobody_or_for_others_is_refused_and_its_rights_are_not
 @pytest.mark.parametrize(
     ("token", "begin"), [("", "this port requires a token"), ("x" * 20_000, "the token is invalid")]
 )
-async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, token, begin):
+async def test_missing_or_oversized_token_is_refused_without_api_request(api, reviewer, token, begin):
     status, sentence = await refusal(reviewer, token)
     assert status == 401
     assert sentence.startswith(begin)
@@ -79,7 +79,7 @@ async def test_what_can_be_no_token_costs_the_api_server_nothing(api, reviewer, 
 
 
 @pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
-async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_again(api, reviewer, part):
+async def test_failed_review_denies_access_and_is_not_cached(api, reviewer, part):
     api.fail(ApiError("POST /x received no response"), path=part)
     with pytest.raises(NotReadyError, match="the API server cannot review the token: POST /x received no response"):
         await reviewer.check("good")
@@ -88,7 +88,7 @@ async def test_where_the_api_server_does_not_tell_nobody_reads_and_it_is_asked_a
 
 @pytest.mark.parametrize("part", ["tokenreviews", ACCESS])
 @pytest.mark.parametrize("answer", [[], {}, {"status": {"authenticated": "yes", "allowed": "yes"}}])
-async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, part, answer):
+async def test_malformed_review_response_denies_access(api, reviewer, part, answer):
     (path,) = [path for path in api.reviews if path.endswith(part)]
     api.reviews[path] = lambda _: answer
     with pytest.raises(NotReadyError, match="cannot read the response of the API server to the review"):
@@ -96,7 +96,7 @@ async def test_an_answer_that_cannot_be_read_opens_nothing(api, reviewer, part, 
 
 
 @pytest.mark.parametrize("token", ["good", "poor", "unknown"])
-async def test_answers_hold_for_some_seconds_whether_good_or_bad(api, reviewer, clock, token):
+async def test_review_results_are_cached_for_ten_seconds(api, reviewer, clock, token):
     async def outcome():
         try:
             await reviewer.check(token)
@@ -114,7 +114,7 @@ async def test_answers_hold_for_some_seconds_whether_good_or_bad(api, reviewer, 
     assert len(api.requests) == 2 * asked
 
 
-async def test_no_more_answers_are_kept_than_fit_and_the_oldest_goes(api, reviewer, monkeypatch):
+async def test_review_cache_evicts_the_oldest_result(api, reviewer, monkeypatch):
     monkeypatch.setattr(module, "_KEEP_ANSWERS", 2)
     await reviewer.check("good")
     for unknown in ("a", "b"):
@@ -126,12 +126,12 @@ async def test_no_more_answers_are_kept_than_fit_and_the_oldest_goes(api, review
     assert len(api.requests) == asked + 2
 
 
-async def test_tokens_themselves_are_not_kept(reviewer):
+async def test_reviewer_does_not_store_tokens(reviewer):
     await reviewer.check("good")
     assert b"good" not in repr(vars(reviewer)).encode()
 
 
-async def test_a_token_is_known_for_a_while_and_until_it_is_refused(api, reviewer, clock):
+async def test_token_is_recently_valid_for_five_minutes_or_until_rejected(api, reviewer, clock):
     assert not reviewer.was_valid_recently("good")
     await reviewer.check("good")
     assert reviewer.was_valid_recently("good")

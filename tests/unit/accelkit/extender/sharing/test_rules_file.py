@@ -18,7 +18,7 @@ def path(tmp_path):
     return path
 
 
-def test_an_empty_file_is_no_rules(path):
+def test_empty_file_has_no_rules(path):
     path.write_text("# none\n")
     assert RulesFile(path).read().quotas == ()
 
@@ -34,7 +34,7 @@ def test_an_empty_file_is_no_rules(path):
         (b"a: &x [*x]", "Object contains unknown field|invalid"),
     ],
 )
-def test_a_broken_file_at_the_start_is_an_error_with_the_next_step(path, text, words):
+def test_invalid_file_at_start_is_an_error_with_next_step(path, text, words):
     path.write_bytes(text)
     with pytest.raises(ConfigurationError, match=words) as raised:
         RulesFile(path).read()
@@ -42,12 +42,12 @@ def test_a_broken_file_at_the_start_is_an_error_with_the_next_step(path, text, w
     assert "correct the file" in raised.value.next_step
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path):
+def test_missing_file_is_an_error(tmp_path):
     with pytest.raises(ConfigurationError, match="cannot read the sharing rules"):
         RulesFile(tmp_path / "none").read()
 
 
-def test_what_changes_is_handed_over_once(path):
+def test_changed_rules_are_applied_once(path):
     file, taken = RulesFile(path), []
     file.read()
     file.reload(taken.append)
@@ -59,7 +59,7 @@ def test_what_changes_is_handed_over_once(path):
     assert file.current
 
 
-def test_a_broken_new_file_is_told_once_and_the_rules_stay(path, caplog):
+def test_invalid_new_file_is_logged_once_and_previous_rules_remain(path, caplog):
     file, taken = RulesFile(path), []
     file.read()
     with caplog.at_level(logging.ERROR):
@@ -77,7 +77,7 @@ def test_a_broken_new_file_is_told_once_and_the_rules_stay(path, caplog):
     assert (taken, file.current) == ([], True)
 
 
-async def test_the_file_is_looked_at_again_and_again(path, monkeypatch):
+async def test_rules_file_is_reloaded_periodically(path, monkeypatch):
     monkeypatch.setattr(module, "_TURN_SECONDS", 0.01)
     file, taken = RulesFile(path), asyncio.Queue()
     file.read()

@@ -64,7 +64,7 @@ def world():
     return World()
 
 
-async def test_a_pod_beyond_its_quota_is_refused_everywhere_and_nobody_is_evicted_for_it(world):
+async def test_filter_refuses_pod_over_quota_on_every_node_as_unresolvable(world):
     world.feed.take_rules(QUOTA)
     world.hold("one", "n", memory=8)
     sentence = "namespace d holds 8 GiB of its quota of 10 GiB (memory); the pod requests 4 GiB"
@@ -75,7 +75,7 @@ async def test_a_pod_beyond_its_quota_is_refused_everywhere_and_nobody_is_evicte
     assert (await world.filter())[0] == ["n", "m"]
 
 
-async def test_only_a_pod_that_was_refused_waits_for_its_quota_and_no_question_does(world):
+async def test_filter_but_not_simulation_marks_namespace_over_quota_for_retry(world):
     world.feed.take_rules(QUOTA)
     for asks, retriable in ((world.ask, set()), (world.filter, {"d"})):
         world.hold("one", "n", memory=8)
@@ -84,7 +84,7 @@ async def test_only_a_pod_that_was_refused_waits_for_its_quota_and_no_question_d
         assert world.ledger.namespaces.retriable == retriable
 
 
-async def test_a_quota_is_explained_and_what_if_knows_it(world):
+async def test_simulation_explains_quota_and_fits_without_named_pod(world):
     world.feed.take_rules(QUOTA)
     world.hold("one", "n", memory=8)
     answer = await world.ask()
@@ -104,12 +104,12 @@ async def test_a_quota_is_explained_and_what_if_knows_it(world):
         ({"request": {"priority": 10}}, []),
     ],
 )
-async def test_reserved_cards_are_for_namespaces_and_priorities(world, more, fits):
+async def test_reserved_cards_fit_only_listed_namespaces_and_priorities(world, more, fits):
     world.feed.take_rules(RESERVED)
     assert (await world.filter(**more))[0] == fits
 
 
-async def test_a_reservation_is_explained_card_by_card(world):
+async def test_simulation_explains_reservation_for_each_card(world):
     world.feed.take_rules(RESERVED)
     reason = "priority 10 and above or namespace ml (r)"
     node = next(each for each in (await world.ask()).nodes if each.name == "n")
@@ -118,14 +118,14 @@ async def test_a_reservation_is_explained_card_by_card(world):
     assert {refusal.sentence for card in node.cards for refusal in card.refusals} == {f"it is reserved for {reason}"}
 
 
-async def test_pods_that_wait_are_read_again_under_other_rules(world):
+async def test_pending_pods_are_reevaluated_when_rules_change(world):
     world.feed.take_pod_event("ADDED", world.pod(kind=Pod))
     for rules, closed in ((RESERVED, frozenset({"r"})), (NO_RULES, frozenset())):
         world.feed.take_rules(rules)
         assert world.feed.pending["p"].request.containers[0].closed == closed
 
 
-async def test_neighbours_are_explained_and_who_would_have_to_end(world):
+async def test_simulation_explains_pod_affinity_and_names_pods_that_must_end(world):
     web = {"matchLabels": {"app": "web"}}
     for name, card in (("one", "n-0"), ("two", "n-1")):
         world.hold(name, "n", memory=1, labels={"app": "web"}, request={"card_ids": [card]})
@@ -144,7 +144,7 @@ async def test_neighbours_are_explained_and_who_would_have_to_end(world):
     assert node.cards[0].refusals[0].sentence == "no pod with app=web holds a share of it"
 
 
-async def test_what_a_pod_says_of_itself_opens_nothing(world):
+async def test_pod_metadata_does_not_bypass_quota(world):
     world.feed.take_rules(QUOTA)
     world.hold("one", "n", memory=8)
     for more in ({"request": {"compute": 0, "min_memory": 0}}, {"labels": {"accelkit.io/quota": "none"}}):
@@ -160,7 +160,7 @@ async def test_what_a_pod_says_of_itself_opens_nothing(world):
     assert (await world.filter())[0] == []
 
 
-def test_quotas_are_shown_as_metrics(world):
+def test_quotas_are_exported_as_metrics(world):
     world.feed.take_rules(QUOTA)
     world.hold("one", "n", memory=8)
     world.hold("other", "n", memory=1, namespace="e")

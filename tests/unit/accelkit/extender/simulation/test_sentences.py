@@ -36,12 +36,12 @@ def pods(count):
         (Change(ChangeKind.PODS_ENDED, pods=pods(20)), "pod d/p4, pod d/p5 and 14 more"),
     ],
 )
-def test_a_change_is_told_with_its_amounts_cards_and_pods(change, facts):
+def test_change_description_contains_amounts_cards_and_pods(change, facts):
     assert facts in describe_change(change, CARDS)
 
 
 @pytest.mark.parametrize("kind", ChangeKind)
-def test_each_kind_of_change_has_words(kind):
+def test_every_change_kind_has_a_description(kind):
     change = Change(kind, "main", "model", 4 * GIB, 2 * GIB, cards=("a",), pods=pods(1))
     sentence = describe_change(change, CARDS, "x" * 1000)
     assert sentence == sentence.strip()
@@ -58,7 +58,7 @@ def test_each_kind_of_change_has_words(kind):
         (CardReason.COMPUTE, "12.5 % of its compute free, 50 %"),
     ],
 )
-def test_a_reason_of_a_card_is_told_with_its_facts(reason, facts):
+def test_card_reason_description_contains_its_values(reason, facts):
     assert facts in describe_card_reason(reason, CardState(CARDS["b"], -GIB, 125, empty=False), ASKED)
 
 
@@ -66,5 +66,5 @@ def test_a_reason_of_a_card_is_told_with_its_facts(reason, facts):
     ("amount", "text"),
     [(GIB, "1 GiB"), (37 * GIB // 4, "9472 MiB"), (5 * 10**9, "5 GB"), (1500, "1500 B"), (0, "0 GiB")],
 )
-def test_an_amount_that_becomes_a_limit_is_never_rounded(amount, text):
+def test_exact_amount_format_never_rounds(amount, text):
     assert format_exactly(amount) == text

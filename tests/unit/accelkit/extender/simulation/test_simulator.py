@@ -24,7 +24,7 @@ from accelkit.placement.policies import Policy
 FULL = "insufficient accelkit.io/memory in one card"
 
 
-async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(cluster):
+async def test_node_without_room_lists_card_reasons_and_changes(cluster):
     cluster.node("n", 10, 12)
     node = await cluster.look(make_pod(8), "n")
     assert (node.fits, node.sentence, node.reason, node.resolvable) == (False, FULL, "InsufficientMemory", True)
@@ -43,7 +43,7 @@ async def test_a_node_without_room_says_why_card_by_card_and_what_would_help(clu
     assert node.searched
 
 
-async def test_nothing_is_changed_nothing_is_logged_and_no_shape_of_filter_is_discarded(cluster, caplog):
+async def test_simulation_changes_no_state_and_logs_nothing(cluster, caplog):
     caplog.set_level("DEBUG")
     cluster.node("n", 10)
     await cluster.filter(make_pod(3), ["n"])
@@ -56,7 +56,7 @@ async def test_nothing_is_changed_nothing_is_logged_and_no_shape_of_filter_is_di
     assert caplog.records == []
 
 
-async def test_without_names_all_nodes_that_share_cards_are_judged_and_no_others_are_shown(cluster):
+async def test_simulation_without_node_names_covers_only_shared_nodes(cluster):
     for name in ("b", "a"):
         cluster.node(name)
     cluster.ledger.put_node("bare", None)
@@ -66,7 +66,7 @@ async def test_without_names_all_nodes_that_share_cards_are_judged_and_no_others
     assert [node.name for node in (await cluster.ask(make_pod(4))).nodes] == ["a", "b", "odd"]
 
 
-async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
+async def test_simulation_names_required_node_change(cluster):
     cluster.ledger.put_node("bare", None)
     cluster.ledger.put_node("odd", InventoryError("garbled"))
     cluster.ledger.put_node("fine", build_inventory("x", memory=16 * GIB, unit_bytes=GIB // 4))
@@ -84,13 +84,13 @@ async def test_what_is_wrong_with_a_node_is_what_would_have_to_change(cluster):
     assert nodes[0].changes[0].sentence.startswith("once the node shares its cards (label accelkit.io/share=true)")
 
 
-async def test_a_pod_without_cards_fits_everywhere(cluster):
+async def test_pod_without_cards_fits_every_node(cluster):
     cluster.node("n", 16, 16)
     simulation = await cluster.ask(make_pod(limits={"cpu": 1}))
     assert ([(node.name, node.fits) for node in simulation.nodes], simulation.request) == ([("n", True)], ())
 
 
-async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(cluster):
+async def test_reserved_pod_fits_only_its_reserved_node(cluster):
     cluster.node("n")
     cluster.node("m")
     cluster.ledger.reserve(make_ref("p"), "n", build_request(16 * GIB), Policy.BINPACK)
@@ -104,7 +104,7 @@ async def test_a_pod_whose_binding_is_undecided_fits_where_it_is_held_alone(clus
 
 
 @pytest.mark.parametrize("named", ["d/n-0", "uid-n-0"])
-async def test_pods_that_are_taken_to_be_gone_leave_their_cards(cluster, named):
+async def test_simulation_excludes_shares_of_absent_pods(cluster, named):
     cluster.node("n", 14, 16)
     cluster.node("m", 16, 16)
     simulation = await cluster.ask(make_pod(12), without=(named, "d/nobody"))
@@ -113,14 +113,14 @@ async def test_pods_that_are_taken_to_be_gone_leave_their_cards(cluster, named):
     assert not (await cluster.look(make_pod(12), "n")).fits
 
 
-async def test_a_pod_without_an_assignment_can_be_gone(cluster):
+async def test_simulation_can_exclude_pod_without_assignment(cluster):
     cluster.node("n")
     cluster.ledger.confirm_unassigned(UnassignedPod(make_ref("lost"), "n", build_request(16 * GIB), "it has none"))
     assert [change.sentence for change in (await cluster.look(make_pod(8), "n")).changes] == ["if pod d/lost ended"]
     assert (await cluster.look(make_pod(8), "n", without=("d/lost",))).fits
 
 
-async def test_nodes_alike_are_searched_once_and_each_is_told_its_own_cards_and_pods(cluster, monkeypatch):
+async def test_identical_nodes_are_searched_once_with_separate_cards_and_pods(cluster, monkeypatch):
     asked = []
     search = module.NodeOutcome.begin
     monkeypatch.setattr(module.NodeOutcome, "begin", lambda self, *of: (asked.append(self), search(self, *of)))
@@ -136,7 +136,7 @@ async def test_nodes_alike_are_searched_once_and_each_is_told_its_own_cards_and_
     assert nodes[3].changes[1].sentence == "card d.0 uncordoned"
 
 
-async def test_constraints_of_another_system_are_those_that_its_pods_have(cluster):
+async def test_simulation_uses_constraints_and_units_of_the_dialect(cluster):
     cluster.node("n", 10, 12)
     gcu = make_pod(limits={"enflame.com/gcu-memory": 6}, containers={"e": {"enflame.com/gcu-memory": 4}})
     node = await cluster.look(gcu, "n")
@@ -148,7 +148,7 @@ async def test_constraints_of_another_system_are_those_that_its_pods_have(cluste
     assert change.sentence == "2058 MB less memory for container c (6442 MB instead of 8500 MB)"
 
 
-async def test_a_container_is_named_where_several_ask_for_something_else(cluster):
+async def test_card_refusals_name_container_if_requests_differ(cluster):
     cluster.node("n", 10, 12)
     pod = make_pod(6, containers={"big": {"accelkit.io/memory": 8}, "same": {"accelkit.io/memory": 6}})
     node = await cluster.look(pod, "n")
@@ -157,12 +157,12 @@ async def test_a_container_is_named_where_several_ask_for_something_else(cluster
     assert [refusal.container for refusal in second.refusals] == ["c", "big"]
 
 
-async def test_too_many_pods_are_not_taken_to_be_gone(cluster):
+async def test_too_many_absent_pods_are_rejected(cluster):
     with pytest.raises(BadArgsError, match="`without` contains 257 pods; the limit is 256"):
         await cluster.ask(make_pod(4), without=tuple(f"d/{number}" for number in range(257)))
 
 
-async def test_one_is_answered_at_a_time_and_the_next_is_told_to_come_again(cluster, monkeypatch):
+async def test_concurrent_simulation_is_refused(cluster, monkeypatch):
     monkeypatch.setattr(module, "_WAIT_SECONDS", 0.01)
     cluster.node("n")
     await cluster.simulator._turn.acquire()
@@ -172,7 +172,7 @@ async def test_one_is_answered_at_a_time_and_the_next_is_told_to_come_again(clus
     assert (await cluster.ask(make_pod(4))).nodes[0].fits
 
 
-async def test_a_simulation_that_is_given_up_leaves_its_place(cluster):
+async def test_cancelled_simulation_releases_the_lock(cluster):
     cluster.node("n")
     question = SimulationQuestion(msgspec.convert(make_pod(4), Pod))
     asking = asyncio.create_task(cluster.simulator.simulate(question))
@@ -184,7 +184,7 @@ async def test_a_simulation_that_is_given_up_leaves_its_place(cluster):
 
 @settings(deadline=None)
 @given(st.data())
-def test_fits_words_scores_and_cards_are_those_of_the_verbs_and_of_bind(data):
+def test_simulation_matches_results_of_filter_prioritize_and_bind(data):
     draw = data.draw
     cluster = SimulatedCluster(draw(st.sampled_from(Policy)))
     names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]

@@ -44,7 +44,7 @@ def placed(monkeypatch):
     return counted
 
 
-async def test_a_puzzle_on_many_nodes_is_left_where_its_budget_ends(wide, placed):
+async def test_complex_request_stops_at_the_search_budget(wide, placed):
     simulation = await wide.ask(make_pod(60, containers=PUZZLE))
     assert simulation.spent
     assert not any(node.fits for node in simulation.nodes)
@@ -54,7 +54,7 @@ async def test_a_puzzle_on_many_nodes_is_left_where_its_budget_ends(wide, placed
     assert placed.most < 1100
 
 
-async def test_nodes_beyond_the_budget_of_a_decision_are_too_complex_as_in_filter(wide, monkeypatch):
+async def test_nodes_beyond_the_search_budget_are_too_complex(wide, monkeypatch):
     monkeypatch.setattr(module, "_MOST_STEPS", 2000)
     nodes = (await wide.ask(make_pod(60, containers=PUZZLE))).nodes
     assert {node.sentence for node in nodes} == {
@@ -64,7 +64,7 @@ async def test_nodes_beyond_the_budget_of_a_decision_are_too_complex_as_in_filte
     assert not any(node.resolvable for node in nodes if node.reason == "TooComplex")
 
 
-async def test_of_many_nodes_those_that_lack_the_least_are_searched_first(wide, monkeypatch):
+async def test_nodes_with_smallest_shortage_are_searched_first(wide, monkeypatch):
     monkeypatch.setattr(module, "_MOST_CHANGE_STEPS", 40)
     simulation = await wide.ask(make_pod(100))
     searched = [node.name for node in simulation.nodes if node.changes]
@@ -76,13 +76,13 @@ async def test_of_many_nodes_those_that_lack_the_least_are_searched_first(wide, 
     assert simulation.spent
 
 
-async def test_one_node_does_not_take_what_others_need(wide, monkeypatch):
+async def test_search_steps_are_limited_per_node(wide, monkeypatch):
     monkeypatch.setattr(module, "_CHANGE_STEPS_PER_NODE", 6)
     simulation = await wide.ask(make_pod(100))
     assert all(node.changes for node in simulation.nodes)
 
 
-async def test_between_any_two_questions_others_may_have_their_turn(wide, placed, monkeypatch):
+async def test_simulation_yields_to_event_loop_between_searches(wide, placed, monkeypatch):
     monkeypatch.setattr(turns, "_TURN_SECONDS", 0)
     most, before = 0, 0
 
@@ -100,7 +100,7 @@ async def test_between_any_two_questions_others_may_have_their_turn(wide, placed
     assert 1 <= most <= 2
 
 
-async def test_a_turn_is_a_millisecond_and_the_others_have_two(monkeypatch):
+async def test_event_loop_share_sleeps_for_twice_its_running_time(monkeypatch):
     clock, slept = SimpleNamespace(now=0.0), []
 
     async def sleep(seconds):
@@ -119,7 +119,7 @@ async def test_a_turn_is_a_millisecond_and_the_others_have_two(monkeypatch):
     assert len(slept) == 1
 
 
-async def test_a_node_that_changes_while_it_is_searched_is_told_as_it_was(cluster, monkeypatch):
+async def test_node_that_changes_during_search_is_reported_as_before(cluster, monkeypatch):
     cluster.node("a", 10, 12)
     cluster.node("b", 10, 12)
     rest = turns.EventLoopShare.rest
@@ -142,7 +142,7 @@ async def test_a_node_that_changes_while_it_is_searched_is_told_as_it_was(cluste
     assert [change.kind for change in second.changes] == ["less_memory"]
 
 
-async def test_a_node_that_has_changed_before_it_is_searched_is_not(cluster, monkeypatch):
+async def test_node_that_changed_before_search_is_not_searched(cluster, monkeypatch):
     cluster.node("n", 10, 12)
     search = module.Simulator._search
 
@@ -155,7 +155,7 @@ async def test_a_node_that_has_changed_before_it_is_searched_is_not(cluster, mon
     assert (node.fits, node.changes, node.searched) == (False, (), False)
 
 
-async def test_a_node_that_goes_meanwhile_is_told_as_it_was(cluster, monkeypatch):
+async def test_node_removed_during_simulation_is_reported_as_before(cluster, monkeypatch):
     cluster.node("n", 10, 12)
     score = module.Simulator._score
 
@@ -168,7 +168,7 @@ async def test_a_node_that_goes_meanwhile_is_told_as_it_was(cluster, monkeypatch
     assert [change.kind for change in node.changes] == ["less_memory", "pods_ended"]
 
 
-async def test_what_is_said_of_a_group_is_cut_where_it_is_long(cluster):
+async def test_pod_group_message_is_truncated(cluster):
     said = {"uid-p": "pod group d/g waits: 3 of 4 pods exist", "uid-q": "x" * 10_000}
     cluster.simulator = module.Simulator(cluster.ledger, cluster.feed, cluster.verbs, lambda uid: said.get(uid, ""))
     cluster.node("n")

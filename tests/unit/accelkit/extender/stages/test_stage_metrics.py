@@ -66,7 +66,7 @@ def cluster():
     return Cluster()
 
 
-def test_a_stage_that_passed_is_ready_for_each_vendor_of_the_node(cluster):
+def test_passed_stage_is_ready_for_each_vendor_of_the_node(cluster):
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     assert cluster.show() == {
         (READY, "plugin-check", "amd"): 1,
@@ -76,7 +76,7 @@ def test_a_stage_that_passed_is_ready_for_each_vendor_of_the_node(cluster):
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.UNKNOWN])
-def test_a_failure_has_its_reason_and_the_last_success_stays(cluster, outcome):
+def test_failed_stage_exports_reason_and_keeps_last_success(cluster, outcome):
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     cluster.put({Stage.PLUGIN_CHECK: StageResult(outcome, "CardLost", found_at=2000.0, state=STATE)})
     shown = cluster.show()
@@ -86,7 +86,7 @@ def test_a_failure_has_its_reason_and_the_last_success_stays(cluster, outcome):
 
 
 @pytest.mark.parametrize(("boot", "cards"), [("boot-2", CARDS), ("boot-1", CARDS[:1])])
-def test_a_node_that_was_started_again_or_has_other_cards_now_is_not_green(cluster, boot, cards):
+def test_result_is_stale_after_reboot_or_card_change(cluster, boot, cards):
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     assert cluster.show()[READY, "plugin-check", "amd"] == 1
     cluster.put({Stage.PLUGIN_CHECK: PASSED}, boot=boot)
@@ -95,7 +95,7 @@ def test_a_node_that_was_started_again_or_has_other_cards_now_is_not_green(clust
     assert (shown[READY, "plugin-check", "amd"], shown[FAILURE, "plugin-check", "StateChanged"]) == (0, 1)
 
 
-def test_a_node_on_which_nothing_was_checked_yet_has_the_stages_that_its_inventory_shows(cluster):
+def test_unchecked_node_exports_stages_from_its_inventory(cluster):
     cluster.put(None, inventoried=True)
     assert cluster.show() == {
         (READY, stage, vendor): 1
@@ -104,7 +104,7 @@ def test_a_node_on_which_nothing_was_checked_yet_has_the_stages_that_its_invento
     }
 
 
-def test_a_kubelet_that_gives_nothing_any_more_is_shown_without_a_check(cluster):
+def test_device_plugin_failure_is_exported_if_nothing_is_allocatable(cluster):
     cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True)
     cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True, allocatable="0")
     shown = cluster.show()
@@ -121,7 +121,7 @@ def test_a_kubelet_that_gives_nothing_any_more_is_shown_without_a_check(cluster)
         ({"health": Health.UNKNOWN}, "driver-check", "CardHealthUnknown"),
     ],
 )
-def test_a_fault_of_now_is_shown_without_a_check_and_what_was_checked_waits_for_it(cluster, change, stage, reason):
+def test_current_card_fault_is_exported_and_hides_later_stages(cluster, change, stage, reason):
     cluster.put({Stage.PLUGIN_CHECK: PASSED}, inventoried=True)
     assert cluster.show()[READY, "plugin-check", "amd"] == 1
     unwell = msgspec.structs.replace(CARDS[0], **{"health": Health.UNHEALTHY, **change})
@@ -132,41 +132,41 @@ def test_a_fault_of_now_is_shown_without_a_check_and_what_was_checked_waits_for_
     assert shown[SUCCESS, "plugin-check"] == 1000
 
 
-def test_a_driver_that_was_chosen_for_another_kernel_is_shown_once_that_runs(cluster):
+def test_driver_for_another_kernel_is_exported_as_mismatch(cluster):
     cluster.put(None, inventoried=True, labels={"accelkit.io/driver-kernel": "6.8.0"})
     assert cluster.show()[READY, "driver-check", "amd"] == 1
     cluster.put(None, inventoried=True, labels={"accelkit.io/driver-kernel": "6.7.9"})
     assert cluster.show()[FAILURE, "driver-check", "KernelDriverMismatch"] == 1
 
 
-def test_a_node_whose_agent_found_no_card_has_no_vendor(cluster):
+def test_node_without_cards_has_no_vendor_label(cluster):
     cluster.ledger.put_node("n", Inventory(1, ()))
     cluster.put(None, inventoried=True)
     assert cluster.show() == {(READY, "discover", ""): 0, (FAILURE, "discover", "NoCards"): 1}
 
 
-def test_what_waits_for_another_stage_has_nothing_to_say(cluster):
+def test_skipped_stage_exports_no_metrics(cluster):
     cluster.put({Stage.EXTENDER_CHECK: StageResult(Outcome.SKIPPED, "NeedNotPassed", state=STATE)})
     assert cluster.show() == {}
 
 
 @pytest.mark.parametrize("reason", ["NoCards", "NothingAllocatable"])
-def test_what_is_judged_here_is_told_by_the_reasons_of_stages(reason):
+def test_failure_reasons_set_by_the_extender_are_stage_reasons(reason):
     assert StageReason(reason)
 
 
 @pytest.mark.parametrize("text", ["{", '{"results":{},"version":9}', "x" * 20_000])
-def test_a_record_that_cannot_be_read_is_reported(cluster, text):
+def test_unreadable_record_is_exported_as_failure(cluster, text):
     cluster.put(text)
     assert cluster.show() == {(FAILURE, "", "RecordUnreadable"): 1}
 
 
-def test_a_reason_that_is_none_becomes_no_label(cluster):
+def test_invalid_reason_is_exported_as_unreadable_record(cluster):
     cluster.put({Stage.PLUGIN_CHECK: StageResult(Outcome.FAIL, 'x"} 1\n' + "y" * 300, state=STATE)})
     assert cluster.show()[FAILURE, "plugin-check", "RecordUnreadable"] == 1
 
 
-def test_a_node_that_is_gone_or_has_no_record_any_more_is_not_shown(cluster):
+def test_deleted_node_or_removed_record_is_not_exported(cluster):
     for name in ("n", "m", "o"):
         cluster.put({Stage.PLUGIN_CHECK: PASSED}, name=name)
     cluster.records.take_event("DELETED", cluster.make({}, name="m"))
@@ -176,7 +176,7 @@ def test_a_node_that_is_gone_or_has_no_record_any_more_is_not_shown(cluster):
     assert [name for name, _ in cluster.records] == ["p"]
 
 
-def test_lines_are_made_once_for_each_change(cluster, monkeypatch):
+def test_stage_metrics_are_rendered_once_per_change(cluster, monkeypatch):
     made = []
     judge = NodeStages.judge
     monkeypatch.setattr(NodeStages, "judge", lambda stages, inventory: made.append(1) or judge(stages, inventory))
@@ -187,14 +187,14 @@ def test_lines_are_made_once_for_each_change(cluster, monkeypatch):
     assert len(made) == 1
 
 
-def test_the_leader_alone_shows_them_beside_its_other_metrics(cluster):
+def test_only_the_leader_exports_stage_metrics(cluster):
     cluster.put({Stage.PLUGIN_CHECK: PASSED})
     assert READY in ExtenderMetrics(cluster.ledger, lambda: 0.0, stages=cluster.texts.render).render().decode()
     cluster.leads = False
     assert READY not in ExtenderMetrics(cluster.ledger, lambda: 0.0, stages=cluster.texts.render).render().decode()
 
 
-def test_what_an_agent_calls_its_vendors_makes_no_more_series_than_a_node_may_have(cluster):
+def test_number_and_length_of_vendor_labels_are_limited(cluster):
     cards = tuple(Card(f"c{number}", f"vendor-{number}", "m", 16) for number in range(50))
     cards += (Card("long", "x" * 500, "m", 16), Card("odd", 'a"b', "m", 16))
     cluster.ledger.put_node("n", Inventory(1, cards))

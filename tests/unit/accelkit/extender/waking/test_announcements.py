@@ -30,7 +30,7 @@ def announcements():
     return Announcements()
 
 
-def test_changes_within_the_pause_are_announced_together_at_its_end(announcements):
+def test_changes_within_the_interval_are_announced_together(announcements):
     written = []
     turns = [turn / 10 for turn in range(100)]
     for now in turns:
@@ -40,7 +40,7 @@ def test_changes_within_the_pause_are_announced_together_at_its_end(announcement
     assert written == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_a_change_while_its_node_is_written_is_announced_again(announcements):
+def test_change_during_write_is_announced_again(announcements):
     announcements.note_freed(["n"], 0.0)
     announcements.note_begun("n", 0.0)
     announcements.note_freed(["n"], 0.1)
@@ -49,21 +49,21 @@ def test_a_change_while_its_node_is_written_is_announced_again(announcements):
     assert announcements.list_due(INTERVAL_SECONDS) == ["n"]
 
 
-def test_nodes_freed_first_come_first(announcements):
+def test_nodes_are_due_in_order_of_release(announcements):
     announcements.note_freed(["b"], 0.0)
     announcements.note_freed(["a"], 1.0)
     announcements.note_freed(["c"], 0.5)
     assert announcements.list_due(1.0) == ["b", "c", "a"]
 
 
-def test_a_change_nobody_waited_for_is_discarded_after_a_while(announcements):
+def test_unannounced_change_expires(announcements):
     announcements.note_freed(["n"], 0.0)
     assert announcements.list_due(REMEMBERED_SECONDS) == ["n"]
     assert announcements.list_due(REMEMBERED_SECONDS + 0.1) == []
     assert announcements.list_due(0.0) == []
 
 
-def test_failures_are_tried_again_ever_later():
+def test_failed_writes_are_retried_with_increasing_delay():
     announcements, now, pauses = Announcements(), 0.0, []
     announcements.note_freed(["n"], now)
     for _ in range(8):
@@ -89,7 +89,7 @@ def first_pause(announcements, now):
     return next(pause for pause in (1.0, 2.0, 4.0, 8.0) if announcements.list_due(now + pause))
 
 
-def test_failures_before_a_long_quiet_time_count_no_more(announcements):
+def test_retry_delay_is_reset_after_a_long_pause(announcements):
     announcements.note_freed(["n"], 0.0)
     for _ in range(3):
         announcements.note_begun("n", 0.0)
@@ -126,7 +126,7 @@ def pods():
     return Pods()
 
 
-def test_a_pod_waits_that_is_pending_at_two_looks(pods):
+def test_pod_counts_as_waiting_after_two_updates(pods):
     pods.create("p", 4)
     assert not pods.looks()
     assert pods.looks()
@@ -134,7 +134,7 @@ def test_a_pod_waits_that_is_pending_at_two_looks(pods):
     assert not pods.looks()
 
 
-def test_a_pod_that_does_not_fit_the_node_is_nobody_to_wake(pods):
+def test_pod_that_does_not_fit_the_node_is_not_woken(pods):
     pods.create("large", 17)
     pods.create("refused", 0)
     assert [pods.looks(), pods.looks()] == [False, False]
@@ -158,19 +158,19 @@ def test_a_pod_that_does_not_fit_the_node_is_nobody_to_wake(pods):
         (None, False),
     ],
 )
-def test_only_a_pod_that_kube_scheduler_has_refused_waits(pods, conditions, waits):
+def test_only_pods_refused_by_kube_scheduler_are_waiting(pods, conditions, waits):
     pods.create("p", 4, conditions)
     pods.looks()
     assert pods.looks() is waits
 
 
-def test_a_request_that_needs_a_search_is_taken_to_fit(pods):
+def test_request_that_requires_search_is_assumed_to_fit(pods):
     pods.create("puzzle", 100, containers=("a", "b"))
     pods.looks()
     assert pods.looks()
 
 
-def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit(pods):
+def test_pods_beyond_the_shape_limit_are_assumed_to_fit(pods):
     for number in range(32):
         pods.create(f"p{number}", 100 + number)
     pods.looks()
@@ -180,7 +180,7 @@ def test_where_more_shapes_wait_than_are_judged_some_pod_is_taken_to_fit(pods):
     assert pods.looks()
 
 
-def test_what_is_freed_for_a_pod_is_announced_where_it_is_kept(pods):
+def test_claimed_node_is_announced_until_pod_is_reserved(pods):
     pods.create("p", 16)
     pods.looks()
     pods.looks()

@@ -52,7 +52,7 @@ def world():
     return World()
 
 
-def test_a_namespace_that_holds_less_has_its_pods_woken_by_a_few_nodes_that_they_fit(world):
+def test_pods_are_woken_on_eight_nodes_after_namespace_usage_decreases(world):
     world.hold("held")
     world.pod("waits")
     world.refuse("waits")
@@ -64,7 +64,7 @@ def test_a_namespace_that_holds_less_has_its_pods_woken_by_a_few_nodes_that_they
     assert world.find(1.0) == []
 
 
-def test_a_pod_whose_refusal_reaches_us_late_is_woken_all_the_same_for_a_while(world):
+def test_pod_refused_shortly_after_release_is_still_woken(world):
     world.hold("held")
     world.pod("first")
     world.refuse("first")
@@ -76,7 +76,7 @@ def test_a_pod_whose_refusal_reaches_us_late_is_woken_all_the_same_for_a_while(w
     assert world.find(31.0) == []
 
 
-def test_pods_of_other_namespaces_and_those_that_fit_nowhere_are_not_woken(world):
+def test_pods_of_other_namespaces_or_without_fitting_node_are_not_woken(world):
     world.hold("held")
     world.pod("other", namespace="e")
     world.pod("large", 100)
@@ -87,7 +87,7 @@ def test_pods_of_other_namespaces_and_those_that_fit_nowhere_are_not_woken(world
     assert world.find() == []
 
 
-def test_company_on_a_node_wakes_those_who_wait_for_it(world):
+def test_new_pod_on_node_wakes_pods_with_affinity_to_that_pod(world):
     world.pod("waits", 1, request={"with": {"matchLabels": {"app": "db"}}})
     world.ledger.resolve(world.feed.pending["waits"].request)
     world.hold("db", "n3", memory=1, labels={"app": "db"})

@@ -72,7 +72,7 @@ async def world():
 
 
 @pytest.mark.parametrize("resource", ["accelkit.io/memory", "enflame.com/gcu-memory"])
-async def test_cards_that_come_back_wake_pods_of_any_dialect(world, resource):
+async def test_returned_cards_wake_pods_of_any_dialect(world, resource):
     world.pod(resource=resource)
     await world.turns(2)
     assert world.written() == []
@@ -81,7 +81,7 @@ async def test_cards_that_come_back_wake_pods_of_any_dialect(world, resource):
     assert world.counted("written") == 1
 
 
-async def test_a_released_share_wakes_a_pod_that_fits_then(world):
+async def test_released_share_wakes_pod_that_now_fits(world):
     world.cards()
     world.pod("first", 10)
     request = world.feed.pending["first"].request
@@ -92,7 +92,7 @@ async def test_a_released_share_wakes_a_pod_that_fits_then(world):
     assert await world.turns() == ["n"]
 
 
-async def test_many_pods_that_wait_are_woken_by_one_write(world):
+async def test_many_waiting_pods_are_woken_by_one_write(world):
     for number in range(500):
         world.pod(f"p{number}")
     await world.turns(2)
@@ -100,7 +100,7 @@ async def test_many_pods_that_wait_are_woken_by_one_write(world):
     assert await world.turns(20) == ["n"]
 
 
-async def test_nobody_is_woken_where_nobody_waits(world):
+async def test_waker_writes_nothing_if_no_pod_fits(world):
     world.cards()
     world.pod("too-large", 17)
     for _ in range(10):
@@ -111,7 +111,7 @@ async def test_nobody_is_woken_where_nobody_waits(world):
     assert world.written() == []
 
 
-async def test_what_was_there_at_the_start_is_no_change(world):
+async def test_cards_known_before_first_sync_do_not_wake_pods(world):
     world = World()
     world.read = False
     world.pod()
@@ -123,7 +123,7 @@ async def test_what_was_there_at_the_start_is_no_change(world):
     assert await world.turns(2) == ["m"]
 
 
-async def test_only_the_leader_writes_and_its_successor_writes_what_it_may_not_have(world):
+async def test_only_leader_writes_and_new_leader_repeats_pending_announcements(world):
     world.leads = False
     world.pod()
     await world.turns(2)
@@ -133,7 +133,7 @@ async def test_only_the_leader_writes_and_its_successor_writes_what_it_may_not_h
     assert await world.turns(10) == ["n"]
 
 
-async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
+async def test_failed_write_is_logged_once_and_retried(world, caplog):
     caplog.set_level(logging.WARNING)
     world.pod()
     await world.turns(2)
@@ -151,7 +151,7 @@ async def test_a_failure_is_logged_once_and_tried_again_later(world, caplog):
     assert (world.counted("failed"), world.counted("written")) == (3, 2)
 
 
-async def test_a_failure_after_a_success_is_logged_again(world, caplog):
+async def test_failure_after_success_is_logged_again(world, caplog):
     world.pod(memory=16)
     await world.turns(2)
     for _ in range(2):
@@ -164,7 +164,7 @@ async def test_a_failure_after_a_success_is_logged_again(world, caplog):
     assert world.counted("written") == 2
 
 
-async def test_it_looks_again_and_again_until_it_is_cancelled(world, monkeypatch):
+async def test_waker_runs_until_cancelled(world, monkeypatch):
     monkeypatch.setattr(module, "_TURN_SECONDS", 0.001)
     running = asyncio.create_task(world.waker.run())
     world.pod()
@@ -178,7 +178,7 @@ async def test_it_looks_again_and_again_until_it_is_cancelled(world, monkeypatch
         await running
 
 
-async def test_both_results_are_counted_from_zero_once_the_cluster_was_read():
+async def test_wake_counters_start_at_zero_after_first_sync():
     world = World()
     world.read = False
     await world.turns()
@@ -193,7 +193,7 @@ def shown(world):
     return {each.labels["result"]: each.value for each in family.samples if each.name.endswith("_total")}
 
 
-async def test_a_node_that_is_gone_is_left_alone(world):
+async def test_deleted_node_is_not_retried(world):
     world.pod()
     await world.turns(2)
     world.cards()
@@ -203,7 +203,7 @@ async def test_a_node_that_is_gone_is_left_alone(world):
 
 
 @pytest.mark.parametrize("pauses", [(0, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (3, 2, 3)])
-async def test_only_the_node_that_a_waiting_pod_fits_is_written(world, pauses):
+async def test_only_a_node_that_fits_a_waiting_pod_is_written(world, pauses):
     larger = encode_inventory(build_inventory("a", memory=32))
     world.cards("n")
     world.cards("m")

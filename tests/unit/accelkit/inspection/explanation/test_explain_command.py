@@ -29,7 +29,7 @@ def run(explained):
     return run
 
 
-def test_people_read_the_answer_first_then_the_nodes_that_are_alike(explained, run):
+def test_explain_prints_answer_first_and_groups_equal_nodes(explained, run):
     explained.node("node-1", 10, 12)
     explained.node("node-2", 9, 15)
     explained.pod(8, said=SAID)
@@ -50,7 +50,7 @@ def test_people_read_the_answer_first_then_the_nodes_that_are_alike(explained, r
     ]
 
 
-def test_each_node_is_listed_where_all_are_asked_for(explained, run):
+def test_all_option_lists_each_node(explained, run):
     explained.node("node-1", 10, 12)
     explained.node("node-2", 9, 15)
     explained.node("node-3")
@@ -64,7 +64,7 @@ def test_each_node_is_listed_where_all_are_asked_for(explained, run):
     )
 
 
-def test_where_there_is_room_the_reason_is_kube_schedulers(explained, run):
+def test_explain_quotes_kube_scheduler_if_the_pod_fits(explained, run):
     explained.node("node-1", 10, 12)
     explained.node("node-2")
     explained.node("node-3", 4)
@@ -80,7 +80,7 @@ def test_where_there_is_room_the_reason_is_kube_schedulers(explained, run):
     ]
 
 
-def test_one_node_of_many_is_asked_about(explained, run):
+def test_node_option_limits_the_simulation_to_selected_nodes(explained, run):
     for number in range(9):
         explained.node(f"node-{number}", 16, 16)
     explained.ledger.put_node("bare", None)
@@ -97,7 +97,7 @@ def test_one_node_of_many_is_asked_about(explained, run):
     assert alone[1].startswith("Smallest change: once the node shares its cards")
 
 
-def test_what_would_be_without_some_pods(explained, run):
+def test_without_option_simulates_deletion_of_pods(explained, run):
     explained.node("node-1", 10, 12)
     explained.pod(8, said=SAID)
     answer = run("--without", "d/node-1-0").stdout.splitlines()[0]
@@ -107,7 +107,7 @@ def test_what_would_be_without_some_pods(explained, run):
     assert "Pod d/other holds no card, so its deletion frees nothing." in shown
 
 
-def test_a_pod_without_a_namespace_is_one_beside_it(explained, run):
+def test_without_option_uses_namespace_of_the_pod_by_default(explained, run):
     explained.node("node-1")
     explained.pod(8)
     uid = "0a1b2c3d-0000-4000-8000-00000000000f"
@@ -115,7 +115,7 @@ def test_a_pod_without_a_namespace_is_one_beside_it(explained, run):
     assert explained.questions[-1]["without"] == ["d/other", "team/x", uid]
 
 
-def test_programs_read_json_or_yaml(explained, run):
+def test_explain_prints_json_and_yaml(explained, run):
     explained.node("node-1", 10, 12)
     explained.pod(8, said=SAID)
     shown = json.loads(run("-o", "json").stdout)
@@ -125,7 +125,7 @@ def test_programs_read_json_or_yaml(explained, run):
     assert YAML(typ="safe").load(run("-o", "yaml").stdout) == shown
 
 
-def test_only_what_filter_reads_of_the_pod_is_sent(explained, run):
+def test_only_fields_read_by_filter_are_sent(explained, run):
     explained.node("node-1")
     explained.pod(8, request={"main": {"numa": "single"}})
     assert run().exit_code == 0
@@ -145,7 +145,7 @@ def test_only_what_filter_reads_of_the_pod_is_sent(explained, run):
     ]
 
 
-def test_a_bound_pod_is_not_pending_and_has_these_cards(explained, run):
+def test_bound_pod_is_not_pending_and_its_cards_are_listed(explained, run):
     explained.node("node-1", 10)
     request = PodRequest(
         (ContainerRequest("main", Kind.APP, 1, 4 * GIB), ContainerRequest("w", Kind.APP, 1, whole=True))
@@ -171,7 +171,7 @@ def test_a_bound_pod_is_not_pending_and_has_these_cards(explained, run):
     assert explained.questions == []
 
 
-def test_a_bound_pod_whose_cards_nobody_knows(explained, run):
+def test_bound_pod_with_unknown_cards_is_reported(explained, run):
     explained.node("node-1")
     explained.pod(4, node="node-1")
     assert run().stdout.endswith("bound to node node-1, and the extender has no record of any card that it holds.\n")
@@ -182,19 +182,19 @@ def test_a_bound_pod_whose_cards_nobody_knows(explained, run):
     assert run().stdout.endswith("and the cards that it holds are unknown (there is no node 'stranger').\n")
 
 
-def test_a_bound_pod_that_asks_for_nothing_is_no_question_for_the_extender(explained, run):
+def test_bound_pod_without_cards_sends_no_extender_request(explained, run):
     explained.pod(limits={"cpu": "1"}, node="node-1")
     assert run().stdout == "Pod d/p is not pending: it is bound to node node-1 and requests no card.\n"
     assert not [each for each in explained.server.requests if "proxy" in each.path]
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_not_pending(explained, run, phase):
+def test_ended_pod_is_not_pending(explained, run, phase):
     explained.pod(4, node="node-1", phase=phase)
     assert run().stdout == f"Pod d/p is not pending: it has ended ({phase}) and holds no card.\n"
 
 
-def test_a_pod_that_asks_for_no_card_is_kept_by_others(explained, run):
+def test_pending_pod_without_cards_shows_message_of_kube_scheduler(explained, run):
     explained.node("node-1")
     explained.pod(limits={"cpu": "1"}, said="0/1 nodes are available: 1 Insufficient cpu.")
     assert run().stdout.splitlines() == [
@@ -203,14 +203,14 @@ def test_a_pod_that_asks_for_no_card_is_kept_by_others(explained, run):
     ]
 
 
-def test_a_request_that_cannot_be_granted_is_the_answer(explained, run):
+def test_ungrantable_request_is_the_answer(explained, run):
     explained.node("node-1")
     explained.pod(limits={"accelkit.io/memory": 1, "accelkit.io/cards": 1})
     answer = run().stdout.splitlines()[0]
     assert answer.startswith("Pod d/p is pending, because its request cannot be granted: container main")
 
 
-def test_without_nodes_that_share_cards_the_next_step_is_reported(explained, run):
+def test_cluster_without_shared_nodes_prints_next_step(explained, run):
     explained.pod(4)
     assert run().stdout.splitlines()[0] == (
         "Pod d/p is pending: no node shares cards. Label nodes with accelkit.io/share=true and run the agent."
@@ -229,14 +229,14 @@ def test_without_nodes_that_share_cards_the_next_step_is_reported(explained, run
         ([], 200, "cannot decode pod d/p"),
     ],
 )
-def test_a_pod_that_cannot_be_had_is_an_error(explained, run, answer, status, words):
+def test_unreadable_pod_is_an_error(explained, run, answer, status, words):
     explained.server.on("GET", build_pod_path("d", "p"), lambda _: web.json_response(answer, status=status))
     result = run()
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"Error: {words}")
 
 
-def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, run):
+def test_missing_extender_is_an_error_with_next_step(explained, run):
     explained.pod(4)
     answer = {"reason": "NotFound", "message": 'serviceaccounts "accelkit-inspector" not found'}
     explained.server.on("POST", ".*", lambda _: web.json_response(answer, status=404))
@@ -249,7 +249,7 @@ def test_a_cluster_without_an_extender_is_an_error_with_a_next_step(explained, r
     )
 
 
-def test_an_extender_is_asked_at_the_url_that_is_given(explained, run):
+def test_extender_option_sets_the_url(explained, run):
     explained.node("node-1")
     explained.pod(4)
     assert run("--extender", explained.server.url).exit_code == 0

@@ -36,7 +36,7 @@ def draw(found, *, every=False):
     return console.file.getvalue().splitlines()
 
 
-def test_nodes_are_grouped_by_reason_and_kind_of_change_those_of_the_smallest_first():
+def test_nodes_are_grouped_by_reason_and_change_with_smallest_change_first():
     nodes = [
         refused("a"),
         refused("b", change("pods_ended", (0, 5, 1, 8))),
@@ -51,7 +51,7 @@ def test_nodes_are_grouped_by_reason_and_kind_of_change_those_of_the_smallest_fi
     assert groups == [["e"], ["d", "c"], ["b"], ["a", "h"], ["f"]]
 
 
-def test_thousands_of_nodes_are_few_lines():
+def test_thousands_of_equal_nodes_take_few_lines():
     nodes = [refused(f"n{number}", change(order=(0, 0, number, 0))) for number in range(1, 5001)]
     shown = draw(simulation(*nodes, spent=True))
     assert "5,000 nodes: full (n1, n2, n3, n4, n5, n6 and 4,994 more)" in shown
@@ -61,14 +61,14 @@ def test_thousands_of_nodes_are_few_lines():
     assert len(draw(simulation(*nodes), every=True)) > 10_000
 
 
-def test_what_is_not_proven_or_not_searched_is_reported():
+def test_incomplete_searches_are_reported():
     shown = draw(simulation(refused("a", change(proven=False)), refused("b"), refused("c", searched=False)))
     assert "  (the search was incomplete: smaller changes may exist)" in shown
     assert "  no single change makes the pod fit" in shown
     assert "  the search for changes was incomplete" in shown
 
 
-def test_containers_are_named_on_a_card_where_several_cannot_have_it():
+def test_card_refusals_name_containers_if_several_are_refused():
     one, other = CardRefusal("p", "r", "too small"), CardRefusal("q", "r", "too old")
     cards = [CardSimulation("x", "m", 1, 1, each) for each in ((one,), (one, other), ())]
     assert draw(simulation(refused("a", cards=cards)))[-3:] == [
@@ -78,14 +78,14 @@ def test_containers_are_named_on_a_card_where_several_cannot_have_it():
     ]
 
 
-def test_of_all_nodes_the_smallest_change_is_named_and_of_equal_ones_the_first():
+def test_smallest_change_of_all_nodes_is_described_and_first_wins_ties():
     found = simulation(
         refused("a"), refused("b", change(order=(0, 0, 2, 0))), refused("c", change()), refused("d", change())
     )
     assert describe_smallest(found) == "less_memory 1: the pod would get card a of c"
 
 
-def test_the_group_that_a_pod_waits_with_is_told_before_the_nodes():
+def test_pod_group_is_printed_before_the_nodes():
     shown = draw(simulation(refused("a"), group="pod group d/g waits: 3 of 4 pods exist"))
     assert "It waits with its group: pod group d/g waits: 3 of 4 pods exist." in shown
     assert not any("group" in line for line in draw(simulation(refused("a"))))

@@ -37,7 +37,7 @@ def check(data, name, bundle=None):
     check_leaf(pair(data, name), bundle or data[name]["ca.crt"], name, names, datetime.now(UTC))
 
 
-def test_what_is_missing_is_made(made):
+def test_missing_certificates_are_created(made):
     check(made, SERVER)
     check(made, CLIENT)
     # Made for one purpose, of no use for the other.
@@ -45,25 +45,25 @@ def test_what_is_missing_is_made(made):
         check_leaf(pair(made, CLIENT), made[CLIENT]["ca.crt"], SERVER, (), datetime.now(UTC))
 
 
-def test_what_is_good_stays_byte_for_byte(made):
+def test_valid_certificates_remain_unchanged(made):
     assert renew_secrets(made, SPEC) == made
 
 
-def test_other_names_need_another_leaf_of_the_server_alone(made):
+def test_changed_names_replace_only_the_server_certificate(made):
     again = renew_secrets(made, CertificateSpec((*NAMES, "other")))
     assert again[SERVER] != made[SERVER]
     assert again[CLIENT] == made[CLIENT]
     assert again[AUTHORITY] == made[AUTHORITY]
 
 
-def test_leaves_are_renewed_before_they_end(made):
+def test_leaf_certificates_are_renewed_before_expiry(made):
     again = renew_secrets(made, CertificateSpec(NAMES, timedelta(days=366)))
     assert again[AUTHORITY] == made[AUTHORITY]
     assert pair(again, SERVER) != pair(made, SERVER)
     assert pair(again, CLIENT) != pair(made, CLIENT)
 
 
-def test_a_new_authority_is_trusted_a_run_before_it_signs(made):
+def test_new_authority_is_trusted_one_run_before_signing(made):
     rotated = renew_secrets(made, CertificateSpec(NAMES, rotate_ca=True))
     assert rotated[AUTHORITY]["tls.crt"] != made[AUTHORITY]["tls.crt"]
     assert len(x509.load_pem_x509_certificates(rotated[SERVER]["ca.crt"])) == 2
@@ -76,18 +76,18 @@ def test_a_new_authority_is_trusted_a_run_before_it_signs(made):
     assert renew_secrets(following, SPEC) == following
 
 
-def test_an_ended_authority_leaves_the_bundle(made):
+def test_expired_authority_is_removed_from_the_bundle(made):
     ended = Authority("ended", timedelta(seconds=0)).certificate
     stored = {**made, AUTHORITY: {**made[AUTHORITY], "ca.crt": made[AUTHORITY]["tls.crt"] + ended}}
     assert renew_secrets(stored, SPEC)[SERVER]["ca.crt"] == made[AUTHORITY]["tls.crt"]
 
 
-def test_an_authority_that_cannot_be_read_is_not_thrown_away(made):
+def test_unreadable_authority_is_not_overwritten(made):
     with pytest.raises(ConfigurationError, match="restore that Secret"):
         renew_secrets({**made, AUTHORITY: {"tls.crt": b"x", "tls.key": b"y"}}, SPEC)
 
 
-def test_given_certificates_are_checked():
+def test_provided_certificates_are_validated():
     ours, others = Authority("ours"), Authority("others")
     server, client = ours.issue_server("s", NAMES), ours.issue_client("c")
     assert set(check_given(ours.certificate, server, client, SPEC)) == {SERVER, CLIENT}
@@ -102,7 +102,7 @@ def test_given_certificates_are_checked():
             check_given(ours.certificate, wrong, client, SPEC)
 
 
-async def test_secrets_are_read_as_they_were_written(api, made):
+async def test_secrets_are_read_as_written(api, made):
     assert await read_secrets(api, "ours") == {}
     await write_secrets(api, "ours", made, {"app": "x"})
     assert await read_secrets(api, "ours") == made
@@ -110,13 +110,13 @@ async def test_secrets_are_read_as_they_were_written(api, made):
     assert (stored["type"], stored["metadata"]["labels"]) == ("kubernetes.io/tls", {"app": "x"})
 
 
-async def test_a_secret_that_is_there_is_replaced(api, made):
+async def test_existing_secret_is_replaced(api, made):
     await write_secrets(api, "ours", {SERVER: made[SERVER]}, {})
     await write_secrets(api, "ours", {SERVER: {"tls.crt": b"new"}}, {})
     assert await read_secrets(api, "ours") == {SERVER: {"tls.crt": b"new"}}
 
 
-async def test_a_secret_that_cannot_be_read_is_named(api):
+async def test_unreadable_secret_is_named(api):
     api.store(build_secrets_path("ours"), {"metadata": {"name": CLIENT}, "data": {"tls.crt": "!"}})
     with pytest.raises(ConfigurationError, match="cannot read Secret ours/accelkit-scheduler-client"):
         await read_secrets(api, "ours")

@@ -40,7 +40,7 @@ def is_valid_for(certificate, lifetime):
     return certificate.not_valid_after_utc - certificate.not_valid_before_utc == lifetime + timedelta(minutes=5)
 
 
-def test_an_authority_signs_certificates_and_itself(authority):
+def test_authority_certificate_is_self_signed_and_can_sign(authority):
     certificate = load(authority.pair)
     certificate.verify_directly_issued_by(certificate)
     assert names(certificate) == {NameOID.COMMON_NAME: "accelkit"}
@@ -51,7 +51,7 @@ def test_an_authority_signs_certificates_and_itself(authority):
     assert abs(certificate.not_valid_after_utc - datetime.now(UTC) - timedelta(days=3650)) < timedelta(minutes=1)
 
 
-def test_a_server_s_certificate_names_hosts_and_addresses(authority):
+def test_server_certificate_contains_hosts_and_addresses(authority):
     certificate = load(authority.issue_server("extender", ["accelkit-extender.accelkit.svc", "10.0.0.1", "fd00::1"]))
     certificate.verify_directly_issued_by(load(authority.pair))
     assert names(certificate) == {NameOID.COMMON_NAME: "extender"}
@@ -67,7 +67,7 @@ def test_a_server_s_certificate_names_hosts_and_addresses(authority):
     assert is_valid_for(certificate, LEAF_LIFETIME)
 
 
-def test_a_client_s_certificate_names_the_user_and_the_group(authority):
+def test_client_certificate_contains_user_and_group(authority):
     certificate = load(authority.issue_client("system:kube-scheduler", "system:masters"))
     assert names(certificate) == {
         NameOID.COMMON_NAME: "system:kube-scheduler",
@@ -79,19 +79,19 @@ def test_a_client_s_certificate_names_the_user_and_the_group(authority):
     assert names(load(authority.issue_client("alone"))) == {NameOID.COMMON_NAME: "alone"}
 
 
-def test_each_certificate_has_a_key_and_a_number_of_its_own(authority):
+def test_each_certificate_has_its_own_key_and_serial_number(authority):
     first, second = (load(authority.issue_client("a")) for _ in range(2))
     assert first.serial_number != second.serial_number
     assert first.public_key() != second.public_key()
 
 
-def test_a_stored_authority_goes_on_issuing(authority):
+def test_stored_authority_can_issue_certificates(authority):
     stored = StoredAuthority(authority.pair)
     assert stored.pair == authority.pair
     load(stored.issue_client("a")).verify_directly_issued_by(load(authority.pair))
 
 
-def test_a_key_that_is_another_s_is_refused(authority):
+def test_key_of_another_certificate_is_refused(authority):
     with pytest.raises(ValueError, match="the key does not belong to the certificate"):
         StoredAuthority(KeyPair(authority.certificate, Authority("other").pair.key))
     curve = ec.generate_private_key(ec.SECP384R1())

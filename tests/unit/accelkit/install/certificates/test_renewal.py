@@ -49,7 +49,7 @@ def issue(monkeypatch, authority):
     return issue
 
 
-def test_what_ends_too_soon_is_issued_again_for_the_same_names_by_the_same_authority(authority, issue):
+def test_expiring_certificate_is_renewed_with_same_names_and_authority(authority, issue):
     former = issue(29)
     renewed = renew_leaf(authority.pair, former, soon())
     check_leaf(renewed, authority.certificate, SERVER, NAMES, datetime.now(UTC) + timedelta(days=364))
@@ -58,28 +58,28 @@ def test_what_ends_too_soon_is_issued_again_for_the_same_names_by_the_same_autho
     assert former.key != renewed.key
 
 
-def test_what_has_ended_is_issued_again(authority, issue):
+def test_expired_certificate_is_renewed(authority, issue):
     assert find_end((ended := issue(ENDED)).certificate) < datetime.now(UTC)
     assert renew_leaf(authority.pair, ended, soon()) is not None
 
 
-def test_what_is_valid_for_long_enough_stays(authority, issue):
+def test_certificate_with_enough_validity_is_not_renewed(authority, issue):
     assert renew_leaf(authority.pair, issue(31), soon()) is None
 
 
-def test_what_others_issued_is_not_renewed_even_if_they_have_the_same_name(authority, issue):
+def test_certificate_of_another_authority_with_same_name_is_not_renewed(authority, issue):
     with pytest.raises(CertificateError):
         renew_leaf(authority.pair, issue(1, Authority("ours")), soon())
 
 
-def test_an_authority_that_has_ended_signs_nothing(issue):
+def test_expired_authority_does_not_sign(issue):
     ended = Authority("ended", timedelta(seconds=-1))
     with pytest.raises(CertificateError):
         renew_leaf(ended.pair, issue(1, ended), soon())
 
 
 @pytest.mark.parametrize("part", ["certificate", "key"])
-def test_an_authority_that_cannot_be_read_is_an_error_with_a_next_step(authority, issue, part):
+def test_unreadable_authority_is_an_error_with_next_step(authority, issue, part):
     garbled = issuing.KeyPair(**{"certificate": authority.pair.certificate, "key": authority.pair.key, part: b"x"})
     with pytest.raises(ConfigurationError, match="cannot read a certificate") as raised:
         renew_leaf(garbled, issue(1), soon())
@@ -119,7 +119,7 @@ def world(tmp_path, authority):
     return World(tmp_path, authority)
 
 
-async def test_the_secret_keeps_everything_but_certificate_and_key(world, authority, issue):
+async def test_renewal_changes_only_certificate_and_key_of_the_secret(world, authority, issue):
     world.keep(issue(10))
     await world.renew()
     assert find_end(world.read("tls.crt")) > datetime.now(UTC) + timedelta(days=360)
@@ -132,7 +132,7 @@ async def test_the_secret_keeps_everything_but_certificate_and_key(world, author
     assert world.read("tls.crt") == again
 
 
-async def test_each_secret_that_is_named_is_renewed_by_itself(world, issue):
+async def test_each_named_secret_is_renewed_independently(world, issue):
     world.keep(issue(10))
     second = copy.deepcopy(world.api.objects[SECRET])
     second["metadata"]["name"] = WEBHOOK
@@ -144,13 +144,13 @@ async def test_each_secret_that_is_named_is_renewed_by_itself(world, issue):
     assert puts == [WEBHOOK]
 
 
-async def test_only_the_secret_is_asked_for_and_nothing_is_written_without_need(world, issue):
+async def test_only_the_secret_is_read_and_valid_certificate_is_not_written(world, issue):
     world.keep(issue(100))
     await world.renew()
     assert [(request.method, request.path) for request in world.api.requests] == [("GET", SECRET)]
 
 
-async def test_what_somebody_else_writes_meanwhile_stays(world, issue):
+async def test_concurrent_change_of_the_secret_is_not_overwritten(world, issue):
     world.keep(issue(10))
 
     def change(request):
@@ -164,7 +164,7 @@ async def test_what_somebody_else_writes_meanwhile_stays(world, issue):
     assert world.read("tls.crt") == b"a"
 
 
-async def test_a_certificate_of_others_is_told_and_left_alone(world, issue, caplog):
+async def test_expiring_certificate_of_another_issuer_is_reported_and_kept(world, issue, caplog):
     caplog.set_level(logging.WARNING)
     foreign = issue(10, Authority("cert-manager"))
     world.keep(foreign)
@@ -177,7 +177,7 @@ async def test_a_certificate_of_others_is_told_and_left_alone(world, issue, capl
     assert caplog.messages == [event["message"]]
 
 
-async def test_others_that_end_soon_are_told_with_what_to_run(world, issue):
+async def test_expiring_watched_certificates_are_reported_with_next_step(world, issue):
     world.keep(issue(100))
     for name, days in ((CLIENT, 20), ("accelkit-ca", 3000), ("ended", ENDED)):
         (world.watched / f"{name}.crt").write_bytes(issue(days).certificate)
@@ -190,7 +190,7 @@ async def test_others_that_end_soon_are_told_with_what_to_run(world, issue):
     )
 
 
-async def test_an_event_that_cannot_be_written_fails_nothing(world, issue):
+async def test_failed_event_write_does_not_fail_the_renewal(world, issue):
     world.keep(issue(100))
     (world.watched / f"{CLIENT}.crt").write_bytes(issue(1).certificate)
     world.api.fail(ApiError("no right", status=403), path="events")
@@ -201,14 +201,14 @@ async def test_an_event_that_cannot_be_written_fails_nothing(world, issue):
     ("data", "missing"),
     [({}, "'tls.crt'"), (None, "'tls.crt'"), ({"tls.crt": "?", "tls.key": ""}, "base64")],
 )
-async def test_a_secret_that_holds_no_certificate_is_an_error(world, issue, data, missing):
+async def test_secret_without_certificate_is_an_error(world, issue, data, missing):
     world.keep(issue(1))
     world.api.objects[SECRET]["data"] = data
     with pytest.raises(ConfigurationError, match=f"certificate and its key from Secret d/{SERVER}: .*{missing}"):
         await world.renew()
 
 
-async def test_a_file_that_is_no_certificate_is_an_error_after_what_can_be_renewed_is(world, issue):
+async def test_unreadable_watched_certificate_is_an_error_after_the_renewal(world, issue):
     world.keep(issue(1))
     (world.watched / "x.crt").write_text("x")
     with pytest.raises(ConfigurationError, match=r"cannot read the certificate .*x\.crt"):
@@ -216,18 +216,18 @@ async def test_a_file_that_is_no_certificate_is_an_error_after_what_can_be_renew
     assert find_end(world.read("tls.crt")) > soon()
 
 
-async def test_an_authority_that_is_not_there_is_an_error(world, issue):
+async def test_missing_authority_file_is_an_error(world, issue):
     world.keep(issue(1))
     (world.signer / "tls.key").unlink()
     with pytest.raises(ConfigurationError, match=r"cannot read the authority in "):
         await world.renew()
 
 
-def test_the_command_needs_its_folders(tmp_path):
+def test_command_requires_its_directory_options(tmp_path):
     assert CliRunner().invoke(main, ["renew-certificates", "--authority", str(tmp_path)]).exit_code == 2
 
 
-def test_the_command_says_what_is_wrong_in_a_sentence(tmp_path):
+def test_command_prints_one_error_sentence(tmp_path):
     paths = ["--authority", str(tmp_path), "--watch", str(tmp_path), "--kubeconfig", str(tmp_path / "none")]
     result = CliRunner().invoke(main, ["renew-certificates", *paths])
     assert result.exit_code == 1

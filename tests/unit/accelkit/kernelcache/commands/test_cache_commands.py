@@ -62,7 +62,7 @@ def lines(result: Result) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_a_verified_image_is_shown_with_its_digest_and_signer(bed):
+def test_verify_prints_digest_and_signer_of_verified_image(bed):
     sign(bed.host, bed.image, KEY)
     result = bed.verify()
     fingerprint = KEY.key.fingerprint.hex()
@@ -74,7 +74,7 @@ def test_a_verified_image_is_shown_with_its_digest_and_signer(bed):
     assert result.exit_code == 0
 
 
-def test_an_identity_is_shown_with_who_vouched_and_when(bed):
+def test_verify_prints_identity_with_issuer_and_time(bed):
     sign(bed.host, bed.image, SIGSTORE.identity(IDENTITY), version=2)
     policy = write_policy(bed.folder, bed.host, identity=IDENTITY)
     root = bed.folder / "root.json"
@@ -88,7 +88,7 @@ def test_an_identity_is_shown_with_who_vouched_and_when(bed):
     )
 
 
-def test_a_verdict_is_the_same_as_json_and_as_yaml(bed):
+def test_json_and_yaml_verdicts_are_equal(bed):
     sign(bed.host, bed.image, KEY)
     read = json.loads(bed.verify("-o", "json").stdout)
     assert read == YAML(typ="safe").load(bed.verify("-o", "yaml").stdout)
@@ -97,7 +97,7 @@ def test_a_verdict_is_the_same_as_json_and_as_yaml(bed):
     assert (signature["signer"], signature["format"], signature["log_index"]) == ("ci", "cosign-v3", None)
 
 
-def test_a_refusal_ends_with_1_and_says_what_to_do(bed):
+def test_refusal_exits_with_1_and_prints_next_step(bed):
     result = bed.verify()
     assert result.exit_code == 1
     (line,) = lines(result)
@@ -105,7 +105,7 @@ def test_a_refusal_ends_with_1_and_says_what_to_do(bed):
     assert line.endswith(f"; sign the image: cosign sign {bed.host}/team/cache@{bed.image.digest}")
 
 
-def test_several_signatures_that_do_not_count_are_listed(bed):
+def test_rejected_signatures_are_listed(bed):
     sources = [sign(bed.host, bed.image, OTHER_KEY), sign(bed.host, bed.image, OTHER_KEY, version=2)]
     first, *others = lines(bed.verify())
     assert first.startswith("Refused: ")
@@ -113,7 +113,7 @@ def test_several_signatures_that_do_not_count_are_listed(bed):
     assert sources[0] in others[0]
 
 
-def test_a_refusal_as_json_has_the_reason_of_each_signature(bed):
+def test_json_refusal_contains_reason_of_each_signature(bed):
     sign(bed.host, bed.image, OTHER_KEY)
     result = bed.verify("-o", "json")
     read = json.loads(result.stdout)
@@ -122,7 +122,7 @@ def test_a_refusal_as_json_has_the_reason_of_each_signature(bed):
     assert read["reason"] == read["failures"][0]["reason"] == "SignatureInvalid"
 
 
-def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
+def test_unavailable_registry_exits_with_3(bed, monkeypatch):
     monkeypatch.setattr("accelkit.kernelcache.registry.exchange._FIRST_BACK_OFF_SECONDS", 0.001)
     bed.registry.on("GET", ".*/manifests/.*", misbehaviour.failing(403))
     assert bed.verify().exit_code == 1
@@ -149,7 +149,7 @@ def test_what_cannot_be_known_ends_with_3(bed, monkeypatch):
         (["verify-bundle", "--bundle", "BUNDLE", "x"], "specify --certificate-identity and --certificate-oidc-issuer"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message):
+def test_usage_error_exits_with_2_and_names_the_cause(bed, arguments, message):
     words = {"IMAGE": bed.name, "DIR": bed.source, "BUNDLE": bed.policy}
     result = bed(*(str(words.get(each, each)) for each in arguments))
     assert result.exit_code == 2
@@ -187,7 +187,7 @@ def test_wrong_usage_ends_with_2_and_names_what_is_wrong(bed, arguments, message
         (["build", "SOURCE", "IMAGE", "--sign", "--cosign", "/nowhere"], "/nowhere is not installed"),
     ],
 )
-def test_an_error_is_one_line_and_ends_with_1(bed, arguments, message):
+def test_error_is_one_line_and_exits_with_1(bed, arguments, message):
     (bed.folder / "empty").mkdir()
     words = {"IMAGE": bed.name, "POLICY": bed.policy, "SOURCE": bed.source, "EMPTY": bed.folder / "empty"}
     words["KERNEL"] = next(bed.source.glob("*/add_kernel.json"))
@@ -197,7 +197,7 @@ def test_an_error_is_one_line_and_ends_with_1(bed, arguments, message):
     assert message in line
 
 
-def test_inspect_shows_what_an_image_says_and_marks_what_it_does_not(bed):
+def test_inspect_prints_labels_of_image_and_marks_missing_values(bed):
     result = bed("inspect", bed.name)
     assert result.exit_code == 0
     assert [line.split(" ", 1)[0] for line in lines(result)] == [
@@ -208,7 +208,7 @@ def test_inspect_shows_what_an_image_says_and_marks_what_it_does_not(bed):
     assert "card       not stated" in lines(result)
 
 
-def test_inspect_judges_each_card_and_says_why(bed):
+def test_inspect_prints_compatibility_of_each_card_with_reasons(bed):
     result = bed("inspect", bed.name, "--card", "cuda:90", "--card", "hip:gfx942=AMD Instinct MI300X")
     assert lines(result)[-5:] == [
         "fits       some of the cards",
@@ -230,12 +230,12 @@ def test_inspect_judges_each_card_and_says_why(bed):
         ),
     ],
 )
-def test_inspect_says_how_likely_a_workload_finds_its_kernels_and_why(bed, version, hit, line):
+def test_inspect_prints_likelihood_of_cache_hit_with_reason(bed, version, hit, line):
     result = bed("inspect", bed.name, "--card", "cuda:90", "--triton-version", version)
     assert lines(result)[-2:] == [f"  card-0: compatible, {hit}", f"    {line}"]
 
 
-def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
+def test_json_output_contains_hit_and_its_factors(bed):
     given = ("inspect", bed.name, "--card", "cuda:90", "-o", "json")
     (card,) = json.loads(bed(*given, "--triton-version", "3.2.0").stdout)["compatibility"]["cards"]
     message = "the cache was compiled with Triton 3.2.0, as the workload requires"
@@ -261,7 +261,7 @@ def test_a_likelihood_as_json_has_what_it_was_judged_by(bed):
         ),
     ],
 )
-def test_the_driver_decides_what_a_card_can_load(bed, driver, verdict, reason):
+def test_driver_version_decides_whether_card_can_load_the_cache(bed, driver, verdict, reason):
     folder = cache_folder(bed.folder / "newer", ptx_version=84)
     publish(bed.host, folder, tag="newer")
     name = f"{bed.host}/team/cache:newer"
@@ -272,7 +272,7 @@ def test_the_driver_decides_what_a_card_can_load(bed, driver, verdict, reason):
     assert extracted.exit_code == (1 if verdict == "incompatible" else 0)
 
 
-def test_verify_says_too_whether_the_cards_can_use_the_cache(bed):
+def test_verify_prints_compatibility_of_the_cards(bed):
     sign(bed.host, bed.image, KEY)
     result = bed.verify("--card", "cuda:90", "--card", "cuda:80", "--triton-version", "3.2.0")
     assert result.exit_code == 0
@@ -288,13 +288,13 @@ def test_verify_says_too_whether_the_cards_can_use_the_cache(bed):
     assert json.loads(bed.verify("-o", "json").stdout)["compatibility"] is None
 
 
-def test_cards_change_no_verdict_on_signatures(bed):
+def test_cards_do_not_change_signature_verdict(bed):
     result = bed.verify("--card", "cuda:90", "-o", "json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["compatibility"] is None
 
 
-def test_inspect_as_json_keeps_unknown_apart_from_none(bed):
+def test_json_inspection_distinguishes_unknown_from_none(bed):
     read = json.loads(bed("inspect", bed.name, "-o", "json").stdout)
     assert (read["digest"], read["entries"], read["cpu_architecture"], read["compatibility"]) == (
         *(bed.image.digest, 1, None, None),
@@ -302,13 +302,13 @@ def test_inspect_as_json_keeps_unknown_apart_from_none(bed):
     assert read["targets"][0]["arch"] == "90"
 
 
-def test_no_layer_is_fetched_to_inspect(bed):
+def test_inspect_fetches_no_layer(bed):
     layer = json.loads(bed.image.manifest)["layers"][0]["digest"]
     bed("inspect", bed.name)
     assert bed.registry.received("GET", f".*/blobs/{layer}") == []
 
 
-def test_extract_says_where_the_cache_lies_and_who_signed_it(bed):
+def test_extract_prints_path_and_signer(bed):
     sign(bed.host, bed.image, KEY)
     result = bed.extract("--policy", bed.policy)
     assert result.exit_code == 0
@@ -321,7 +321,7 @@ def test_extract_says_where_the_cache_lies_and_who_signed_it(bed):
     assert len([*bed.extracted.rglob("*.cubin")]) == 1
 
 
-def test_a_second_extraction_says_that_it_is_there(bed):
+def test_second_extraction_reports_no_change(bed):
     first = json.loads(bed.extract("--insecure-skip-signatures", "-o", "json").stdout)
     again = json.loads(bed.extract("--insecure-skip-signatures", "-o", "json").stdout)
     assert (first["changed"], again["changed"]) == (True, False)
@@ -329,25 +329,25 @@ def test_a_second_extraction_says_that_it_is_there(bed):
     assert lines(bed.extract("--insecure-skip-signatures"))[0].startswith("Already extracted: ")
 
 
-def test_who_asked_for_no_signature_is_told_so(bed):
+def test_extract_without_policy_prints_that_signatures_were_not_checked(bed):
     assert lines(bed.extract("--insecure-skip-signatures"))[-1] == "  signed     not checked"
 
 
-def test_nothing_is_written_of_an_image_that_is_refused(bed):
+def test_refused_image_writes_nothing(bed):
     result = bed.extract("--policy", bed.policy)
     assert result.exit_code == 1
     assert "NoSignatures" in result.stderr
     assert not (bed.folder / "caches").exists()
 
 
-def test_nothing_is_written_of_an_image_that_fits_no_card(bed):
+def test_incompatible_image_writes_nothing(bed):
     result = bed.extract("--insecure-skip-signatures", "--card", "cuda:80")
     assert result.exit_code == 1
     assert "fits none of the cards (ArchMismatch: the cache was compiled for 90, but the card is 80)" in result.stderr
     assert not (bed.folder / "caches").exists()
 
 
-def test_a_cache_for_another_path_names_that_path(bed):
+def test_mount_path_option_is_printed_and_written_into_group_files(bed):
     result = bed.extract("--insecure-skip-signatures", "--mount-path", "/home/vllm/.triton", "--card", "cuda:90")
     assert "  mount path /home/vllm/.triton" in lines(result)
     assert "  fits       all of the cards" in lines(result)
@@ -355,7 +355,7 @@ def test_a_cache_for_another_path_names_that_path(bed):
     assert all(path.startswith("/home/vllm/.triton/") for path in json.loads(group.read_text())["child_paths"].values())
 
 
-def test_build_tells_the_digest_without_pushing(bed):
+def test_build_without_push_prints_the_digest(bed):
     name = f"{bed.host}/team/cache:v2"
     result = bed("build", bed.source, name, "--no-push", "--architecture", "amd64")
     assert lines(result)[:3] == [
@@ -367,7 +367,7 @@ def test_build_tells_the_digest_without_pushing(bed):
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_build_tells_whether_it_signed(bed, signed):
+def test_build_prints_whether_image_was_signed(bed, signed):
     program = bed.folder / "cosign"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -376,14 +376,14 @@ def test_build_tells_whether_it_signed(bed, signed):
     assert ("  signed  by cosign" in lines(result)) == signed
 
 
-def test_build_pushes_what_it_tells(bed):
+def test_build_pushes_the_printed_digest(bed):
     result = bed("build", bed.source, f"{bed.host}/team/zstd:v1", "--compression", "zstd", "-o", "json")
     read = json.loads(result.stdout)
     assert (read["pushed"], read["uploaded_bytes"] > read["compressed_bytes"]) == (True, True)
     assert bed.registry.honest.manifest("team/zstd", read["digest"]) is not None
 
 
-def test_copy_brings_the_signatures_along(bed):
+def test_copy_includes_signatures_unless_disabled(bed):
     sign(bed.host, bed.image, KEY)
     name = f"{bed.host}/team/copy:v1"
     result = bed("copy", bed.name, name)
@@ -398,7 +398,7 @@ def test_copy_brings_the_signatures_along(bed):
 
 
 @pytest.mark.parametrize("command", cache.commands.values(), ids=str)
-def test_help_explains_every_option(command):
+def test_every_option_has_help(command):
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert len(options) > 4
     assert [each.name for each in options if not each.help] == []

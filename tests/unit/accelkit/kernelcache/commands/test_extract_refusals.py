@@ -44,7 +44,7 @@ def bed(hostile_registry: HostileRegistry, tmp_path: Path) -> Bed:
     return Bed(hostile_registry, tmp_path)
 
 
-def test_a_refusal_is_what_verify_says_of_it(bed: Bed) -> None:
+def test_json_refusal_of_extract_equals_that_of_verify(bed: Bed) -> None:
     told = bed("extract", "-o", "json")
     assert told.exit_code == 1
     read = json.loads(told.stdout)
@@ -56,14 +56,14 @@ def test_a_refusal_is_what_verify_says_of_it(bed: Bed) -> None:
     assert not (bed.folder / "caches").exists()
 
 
-def test_people_get_it_as_an_error(bed: Bed) -> None:
+def test_refusal_without_output_option_is_printed_as_error(bed: Bed) -> None:
     told = bed("extract")
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr.startswith("Error: ")
     assert told.stderr.count("SignatureInvalid") >= 2
 
 
-def test_a_registry_that_is_down_is_no_verdict(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_registry_is_retryable_and_exits_with_3(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accelkit.kernelcache.registry.exchange._FIRST_BACK_OFF_SECONDS", 0.001)
     bed.registry.on("GET", ".*/manifests/.*", misbehaviour.failing(503, retry_after="0"))
     told = bed("extract", "-o", "json")
@@ -72,7 +72,7 @@ def test_a_registry_that_is_down_is_no_verdict(bed: Bed, monkeypatch: pytest.Mon
     assert (read["reason"], read["retryable"]) == ("RegistryUnavailable", True)
 
 
-def test_an_earlier_verification_is_accepted_no_longer_than_it_is_reported(bed: Bed) -> None:
+def test_earlier_verification_is_reused_only_within_verdict_ttl(bed: Bed) -> None:
     sign(bed.registry.host, bed.image, KEY)
     bed.name = f"{bed.registry.host}/team/cache@{bed.image.digest}"
     assert json.loads(bed("extract", "-o", "json").stdout)["changed"] is True

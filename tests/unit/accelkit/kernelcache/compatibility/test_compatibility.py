@@ -56,7 +56,7 @@ def _codes(card: CardVerdict) -> list[ReasonCode]:
         (Target("hpu"), GpuFacts(id="g", backend="hpu")),
     ],
 )
-def test_the_same_hardware_is_compatible_however_it_is_written(target: Target, gpu: GpuFacts) -> None:
+def test_equivalent_target_notations_are_compatible(target: Target, gpu: GpuFacts) -> None:
     card = _on(_image(target), gpu)
     assert (card.verdict, card.reasons) == (CompatibilityVerdict.COMPATIBLE, ())
 
@@ -79,7 +79,7 @@ def test_the_same_hardware_is_compatible_however_it_is_written(target: Target, g
         (Target("cuda", "90", 32, None, "13.0"), H100, ReasonCode.TOOLKIT_MISMATCH),
     ],
 )
-def test_what_cannot_load_is_incompatible_for_a_hard_reason(target: Target, gpu: GpuFacts, code: ReasonCode) -> None:
+def test_unloadable_target_is_incompatible_for_a_hard_reason(target: Target, gpu: GpuFacts, code: ReasonCode) -> None:
     card = _on(_image(target), gpu)
     assert (card.verdict, card.hit) == (CompatibilityVerdict.INCOMPATIBLE, Hit.MISS)
     assert _codes(card) == [code]
@@ -87,7 +87,7 @@ def test_what_cannot_load_is_incompatible_for_a_hard_reason(target: Target, gpu:
 
 
 @pytest.mark.parametrize("target", [Target("cuda", "90", 32, 84), Target("cuda", "90", 32, None, "12.9")])
-def test_what_the_driver_loads_is_compatible(target: Target) -> None:
+def test_target_supported_by_the_driver_is_compatible(target: Target) -> None:
     assert _on(_image(target)).verdict is CompatibilityVerdict.COMPATIBLE
 
 
@@ -111,19 +111,19 @@ def test_what_the_driver_loads_is_compatible(target: Target) -> None:
         ),
     ],
 )
-def test_what_is_not_known_is_neither_good_nor_bad(target: Target, gpu: GpuFacts, code: ReasonCode) -> None:
+def test_missing_facts_make_the_verdict_unknown(target: Target, gpu: GpuFacts, code: ReasonCode) -> None:
     card = _on(_image(target), gpu)
     assert card.verdict is CompatibilityVerdict.UNKNOWN
     assert [(reason.code, reason.hard) for reason in card.reasons] == [(code, False)]
 
 
-def test_a_driver_tells_its_cuda_where_nothing_else_does() -> None:
+def test_cuda_version_is_derived_from_driver_version() -> None:
     old = GpuFacts(id="g", backend="cuda", arch="90", driver_version="535.161.08")
     assert _on(_image(Target("cuda", "90", 32, 82)), old).verdict is CompatibilityVerdict.COMPATIBLE
     assert _codes(_on(_image(Target("cuda", "90", 32, 83)), old)) == [ReasonCode.PTX_TOO_NEW]
 
 
-def test_an_image_without_targets_leaves_the_verdict_open() -> None:
+def test_image_without_targets_has_unknown_verdict() -> None:
     card = _on(_image())
     assert (card.verdict, card.hit, _codes(card)) == (
         CompatibilityVerdict.UNKNOWN,
@@ -132,7 +132,7 @@ def test_an_image_without_targets_leaves_the_verdict_open() -> None:
     )
 
 
-def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
+def test_unknown_cache_format_has_unknown_verdict() -> None:
     card = _on(_image(HOPPER, format="jax-persistent"))
     assert (card.verdict, _codes(card)) == (CompatibilityVerdict.UNKNOWN, [ReasonCode.UNKNOWN_FORMAT])
 
@@ -145,23 +145,23 @@ def test_a_format_that_is_not_known_leaves_the_verdict_open() -> None:
         (Target("cuda", "90", 64), H100),
     ],
 )
-def test_a_usual_warp_size_is_a_hint_only(target: Target, gpu: GpuFacts) -> None:
+def test_warp_size_mismatch_is_not_a_hard_reason(target: Target, gpu: GpuFacts) -> None:
     card = _on(_image(target), gpu)
     assert card.verdict is CompatibilityVerdict.COMPATIBLE
     assert [(reason.code, reason.hard) for reason in card.reasons] == [(ReasonCode.WARP_SIZE_MISMATCH, False)]
 
 
-def test_one_target_that_fits_is_enough() -> None:
+def test_one_compatible_target_is_sufficient() -> None:
     card = _on(_image(Target("cuda", "80", 32), Target("hip", "gfx90a", 64), HOPPER))
     assert (card.verdict, card.reasons) == (CompatibilityVerdict.COMPATIBLE, ())
 
 
-def test_the_reasons_are_those_of_the_nearest_target() -> None:
+def test_reasons_are_those_of_the_closest_target() -> None:
     card = _on(_image(Target("hip", "gfx90a", 64), Target("cuda", "80", 32), Target("cuda", "90", 32, None, "13.0")))
     assert _codes(card) == [ReasonCode.TOOLKIT_MISMATCH]
 
 
-def test_a_target_that_may_fit_is_nearer_than_one_that_does_not() -> None:
+def test_unknown_target_has_precedence_over_incompatible_target() -> None:
     card = _on(_image(Target("cuda", "80", 32), Target("cuda", None, 32)))
     assert (card.verdict, _codes(card)) == (CompatibilityVerdict.UNKNOWN, [ReasonCode.UNKNOWN_TARGET])
 
@@ -176,7 +176,7 @@ def test_a_target_that_may_fit_is_nearer_than_one_that_does_not() -> None:
         (None, "arm64", CompatibilityVerdict.COMPATIBLE, []),
     ],
 )
-def test_launchers_need_the_cpu_they_were_built_for(
+def test_launchers_require_matching_cpu_architecture(
     built, node, verdict: CompatibilityVerdict, codes: list[ReasonCode]
 ) -> None:
     card = _on(_image(HOPPER, cpu_architecture=built), cpu_architecture=node)
@@ -193,7 +193,7 @@ def test_launchers_need_the_cpu_they_were_built_for(
         ((), "3.2.0", Hit.ARCH_ONLY, []),
     ],
 )
-def test_tritons_cache_hits_with_the_triton_that_wrote_it(offered, wanted, hit: Hit, codes: list[ReasonCode]) -> None:
+def test_triton_cache_hits_only_with_its_triton_version(offered, wanted, hit: Hit, codes: list[ReasonCode]) -> None:
     image = _image(HOPPER, triton_versions=offered)
     card = _on(image, workload=WorkloadFacts(triton_version=wanted))
     assert (card.verdict, card.hit, _codes(card)) == (CompatibilityVerdict.COMPATIBLE, hit, codes)
@@ -211,14 +211,14 @@ def test_tritons_cache_hits_with_the_triton_that_wrote_it(offered, wanted, hit: 
         ({"hashes": ("aa",)}, {"cache_hash": "bb"}, Hit.MISS, [ReasonCode.FRAMEWORK_MISMATCH]),
     ],
 )
-def test_vllms_cache_hits_on_the_same_card_with_the_same_framework(image, workload, hit: Hit, codes) -> None:
+def test_vllm_cache_hits_only_with_same_card_model_and_framework(image, workload, hit: Hit, codes) -> None:
     offered = {"format": "vllm", "gpu_product": H100.product, "cuda_versions": ("12.8",), **image}
     card = _on(_image(HOPPER, **offered), workload=WorkloadFacts(**{"cuda_version": "12.8", **workload}))
     assert (card.verdict, card.hit, _codes(card)) == (CompatibilityVerdict.COMPATIBLE, hit, codes)
     assert not any(reason.hard for reason in card.reasons)
 
 
-def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
+def test_hit_factors_include_unknown_values() -> None:
     image = _image(
         HOPPER, format="vllm", gpu_product=H100.product, triton_versions=("3.2.0", "3.3.0"), cuda_versions=()
     )
@@ -235,7 +235,7 @@ def test_what_a_hit_was_judged_by_is_told_with_what_is_not_known() -> None:
     )
 
 
-def test_nothing_is_said_of_hits_on_a_card_that_cannot_load_the_kernels() -> None:
+def test_hit_has_no_factors_if_card_cannot_load_the_kernels() -> None:
     card = _on(_image(HOPPER, triton_versions=("3.2.0",)), MI210, WorkloadFacts(triton_version="3.2.0"))
     assert (card.hit, card.factors) == (Hit.MISS, ())
 
@@ -250,7 +250,7 @@ def test_nothing_is_said_of_hits_on_a_card_that_cannot_load_the_kernels() -> Non
         (Target("cuda", "90", 32, 92), {"driver_version": "999.1", "cuda_version": "13.1"}, [ReasonCode.PTX_TOO_NEW]),
     ],
 )
-def test_a_driver_newer_than_what_is_known_is_not_said_to_be_too_old(target: Target, facts, codes) -> None:
+def test_unknown_newer_driver_is_not_reported_as_too_old(target: Target, facts, codes) -> None:
     card = _on(_image(target), GpuFacts(id="g", backend="cuda", arch="90", **facts))
     assert _codes(card) == codes
     assert card.verdict is {
@@ -259,12 +259,12 @@ def test_a_driver_newer_than_what_is_known_is_not_said_to_be_too_old(target: Tar
     }.get(tuple(codes), CompatibilityVerdict.INCOMPATIBLE)
 
 
-def test_a_cards_name_is_no_part_of_tritons_key() -> None:
+def test_card_name_does_not_affect_triton_cache_hit() -> None:
     image = _image(HOPPER, gpu_product="NVIDIA H100 PCIe", triton_versions=("3.2.0",))
     assert _on(image, workload=WorkloadFacts(triton_version="3.2.0")).hit is Hit.LIKELY
 
 
-def test_nothing_is_guessed_of_hits_on_an_unknown_card() -> None:
+def test_hit_is_unknown_on_unknown_card() -> None:
     assert _on(_image(HOPPER), GpuFacts(id="g")).hit is Hit.UNKNOWN
 
 
@@ -280,16 +280,16 @@ def test_nothing_is_guessed_of_hits_on_an_unknown_card() -> None:
         (None, Fit.UNKNOWN),
     ],
 )
-def test_a_node_is_told_in_one_word(gpus, fit: Fit) -> None:
+def test_node_fit_summarizes_the_verdicts_of_its_cards(gpus, fit: Fit) -> None:
     assert judge(_image(HOPPER), NodeHardware(gpus=gpus)).fit is fit
 
 
-def test_a_node_without_cards_says_so() -> None:
+def test_node_without_cards_has_no_gpu_reason() -> None:
     (reason,) = judge(_image(HOPPER), NodeHardware(gpus=())).reasons
     assert (reason.code, reason.hard) == (ReasonCode.NO_GPU, True)
 
 
-def test_an_inventory_tells_what_is_certain() -> None:
+def test_inventory_facts_contain_only_certain_values() -> None:
     cards = [
         Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None),
         Card("GPU-2", "amd", "AMD Instinct MI300X", None),
@@ -305,7 +305,7 @@ def test_an_inventory_tells_what_is_certain() -> None:
     )
 
 
-def test_an_inventory_that_is_not_known_is_not_empty() -> None:
+def test_missing_inventory_means_unknown_cards() -> None:
     assert NodeHardware.from_inventory(None).gpus is None
 
 
@@ -316,7 +316,7 @@ def one_node(*, annotations: dict[str, str] | None = None) -> FakeApi:
     return api
 
 
-async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stated() -> None:
+async def test_node_facts_combine_inventory_with_given_driver_version() -> None:
     cards = (Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None), Card("GPU-2", "amd", "AMD Instinct MI300X", None))
     api = one_node(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, cards))})
     facts = await read_node(api, "worker-1", driver_version="550.54.14", driver_cuda_version="12.4")
@@ -327,7 +327,7 @@ async def test_a_node_has_the_cards_of_its_inventory_and_the_driver_that_is_stat
     ]
 
 
-async def test_a_driver_that_is_stated_comes_before_that_of_the_inventory() -> None:
+async def test_given_driver_version_overrides_the_inventory() -> None:
     card = Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None, driver_version="570.10")
     api = one_node(annotations={INVENTORY_ANNOTATION: encode_inventory(Inventory(1 << 30, (card,)))})
     found = [
@@ -343,17 +343,17 @@ async def test_a_driver_that_is_stated_comes_before_that_of_the_inventory() -> N
 
 
 @pytest.mark.parametrize("annotations", [None, {}, {"accelkit.io/share": "true"}])
-async def test_a_node_without_an_inventory_has_unknown_cards_and_not_none(annotations) -> None:
+async def test_node_without_inventory_has_unknown_cards(annotations) -> None:
     assert (await read_node(one_node(annotations=annotations), "worker-1")).gpus is None
 
 
-async def test_an_inventory_that_cannot_be_used_is_told_with_its_node() -> None:
+async def test_invalid_inventory_is_an_error_with_the_node_name() -> None:
     api = one_node(annotations={INVENTORY_ANNOTATION: "{}"})
     with pytest.raises(InventoryError, match="cannot use the inventory of node worker-1"):
         await read_node(api, "worker-1")
 
 
-async def test_an_answer_that_is_no_node_is_told() -> None:
+async def test_invalid_node_response_is_an_error() -> None:
     api = FakeApi()
     api.documents[build_node_path("worker-1")] = b"[]"
     with pytest.raises(ApiError, match="cannot read node worker-1"):

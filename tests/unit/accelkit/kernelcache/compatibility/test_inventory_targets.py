@@ -30,13 +30,13 @@ def publish(card: Card) -> tuple[Card, ...]:
         (ROCM, "", CompatibilityVerdict.UNKNOWN),
     ],
 )
-def test_a_simulated_card_counts_as_what_it_stands_for(target: Target, said: str, verdict: CompatibilityVerdict):
+def test_simulated_card_is_judged_by_its_published_target(target: Target, said: str, verdict: CompatibilityVerdict):
     cards = publish(Card("sim-0", "simulated", "sim-16g", 2**34, target=said))
     (found,) = judge(ImageLabels(format="triton", targets=(target,)), NodeHardware.from_inventory(cards)).cards
     assert found.verdict is verdict
 
 
-def test_what_a_card_says_of_itself_comes_before_its_model():
+def test_published_target_overrides_the_card_model():
     cards = publish(Card("GPU-1", "nvidia", "NVIDIA H100 80GB HBM3", None, target="cuda:90a"))
     (facts,) = NodeHardware.from_inventory(cards, driver_version="550.54.14").gpus or ()
     assert (facts.backend, facts.arch, facts.driver_version) == ("cuda", "90a", "550.54.14")

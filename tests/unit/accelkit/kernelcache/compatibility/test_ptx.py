@@ -19,14 +19,14 @@ from accelkit.kernelcache.compatibility.ptx import can_load_ptx, find_driver_cud
         ("unknown", None),
     ],
 )
-def test_a_driver_branch_came_with_a_cuda_version(driver, cuda) -> None:
+def test_driver_version_maps_to_cuda_version(driver, cuda) -> None:
     assert find_driver_cuda(driver) == cuda
 
 
 @pytest.mark.parametrize(
     ("driver", "newer"), [("590.99", False), ("591.1", True), ("999", True), (None, False), ("unknown", False)]
 )
-def test_a_driver_of_a_newer_branch_than_the_last_one_supports_more_than_is_known(driver, newer) -> None:
+def test_driver_newer_than_the_table_is_detected(driver, newer) -> None:
     assert is_newer_than_table(driver) is newer
 
 
@@ -43,12 +43,12 @@ def test_a_driver_of_a_newer_branch_than_the_last_one_supports_more_than_is_know
         (63, (9, 2), None),
     ],
 )
-def test_a_driver_loads_ptx_up_to_its_own(ptx_version: int, cuda: tuple[int, int], loads) -> None:
+def test_driver_loads_ptx_up_to_its_cuda_version(ptx_version: int, cuda: tuple[int, int], loads) -> None:
     assert can_load_ptx(ptx_version, cuda) is loads
 
 
 @pytest.mark.parametrize(
     ("text", "version"), [("12.9", (12, 9)), ("12", (12, 0)), ("12.9.1", (12, 9)), ("v12", None), ("", None)]
 )
-def test_versions_are_major_and_minor(text: str, version) -> None:
+def test_version_is_parsed_as_major_and_minor(text: str, version) -> None:
     assert parse_version(text) == version

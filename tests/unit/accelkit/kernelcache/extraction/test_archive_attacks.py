@@ -128,14 +128,16 @@ def base(tmp_path: Path):
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_an_attack_leaves_nothing(hostile_registry: HostileRegistry, base: Path, attack: str) -> None:
+async def test_malicious_archive_is_refused_and_leaves_no_files(
+    hostile_registry: HostileRegistry, base: Path, attack: str
+) -> None:
     parts, why = ATTACKS[attack]
     await refused(hostile_registry, packed(archive(GOOD, parts), GZIP), GZIP, base, why)
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
 @pytest.mark.parametrize("attack", ["parent", "link alone", "huge size", "one file too large"])
-async def test_compression_makes_no_difference(
+async def test_malicious_archive_is_refused_with_any_compression(
     hostile_registry: HostileRegistry, base: Path, attack: str, media_type: str
 ) -> None:
     parts, why = ATTACKS[attack]
@@ -144,7 +146,7 @@ async def test_compression_makes_no_difference(
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
 @pytest.mark.parametrize("kept", [0, 1, 511, 512, 514, 1024], ids=lambda kept: f"{kept} bytes")
-async def test_an_archive_that_ends_in_the_middle_leaves_nothing(
+async def test_truncated_archive_is_refused_and_leaves_no_files(
     hostile_registry: HostileRegistry, base: Path, media_type: str, kept: int
 ) -> None:
     cut = archive(GOOD, file(f"{TOP}/x"))[:kept]
@@ -152,7 +154,7 @@ async def test_an_archive_that_ends_in_the_middle_leaves_nothing(
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
-async def test_what_follows_the_end_of_an_archive_is_refused(
+async def test_data_after_end_of_archive_is_refused(
     hostile_registry: HostileRegistry, base: Path, media_type: str
 ) -> None:
     layer = packed(archive(GOOD) + file(f"{TOP}/second"), media_type)
@@ -160,52 +162,50 @@ async def test_what_follows_the_end_of_an_archive_is_refused(
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
-async def test_padding_without_end_is_refused(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
+async def test_excessive_padding_is_refused(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
     layer = packed(archive(GOOD) + bytes(4 << 20), media_type)
     await refused(hostile_registry, layer, media_type, base, "has bytes after its end")
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
-async def test_garbage_is_no_archive(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
+async def test_layer_that_is_not_tar_is_refused(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
     await refused(hostile_registry, packed(b"garbage" * 500, media_type), media_type, base, "not a tar archive")
 
 
 @pytest.mark.parametrize(("media_type", "trailing"), [(GZIP, b"more"), (GZIP, bytes(10)), (ZSTD, b"more of it")])
-async def test_bytes_after_the_compressed_end_are_refused(
+async def test_bytes_after_compressed_stream_are_refused(
     hostile_registry: HostileRegistry, base: Path, media_type: str, trailing: bytes
 ) -> None:
     layer = packed(archive(GOOD), media_type) + trailing
     await refused(hostile_registry, layer, media_type, base, "cannot decompress a layer")
 
 
-async def test_a_corrupted_gzip_checksum_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_corrupted_gzip_checksum_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = bytearray(packed(archive(GOOD), GZIP))
     layer[-8] ^= 1
     await refused(hostile_registry, bytes(layer), GZIP, base, "cannot decompress a layer")
 
 
-async def test_a_zstd_window_of_2_gib_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_zstd_window_of_2_gib_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     # Magic number, no content size, a window of 2^31 bytes, and one last block without content.
     layer = b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([(31 - 10) << 3]) + b"\x01\x00\x00"
     await refused(hostile_registry, layer, ZSTD, base, "too much memory")
 
 
-async def test_a_format_that_leads_elsewhere_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_cache_format_with_path_traversal_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     labels = {"io.kserve.km/cache-type": "x/../../../around/deep"}
     layer = packed(archive(file("io.x/a", b"")), GZIP)
     await refused(hostile_registry, layer, GZIP, base, "of the unsupported format", labels=labels)
 
 
-async def test_an_empty_layer_is_no_cache(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_empty_layer_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     await refused(hostile_registry, packed(END, GZIP), GZIP, base, "has no folder io.triton.cache")
 
 
-async def test_an_image_without_the_cache_folder_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_image_without_cache_directory_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = packed(archive(file("io.vllm.cache/x"), file("io.triton.manifest/manifest.json")), GZIP)
     await refused(hostile_registry, layer, GZIP, base, "has no folder io.triton.cache")
 
 
-async def test_a_file_in_the_place_of_the_cache_folder_is_refused(
-    hostile_registry: HostileRegistry, base: Path
-) -> None:
+async def test_file_in_place_of_the_cache_directory_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     await refused(hostile_registry, packed(archive(file(TOP)), GZIP), GZIP, base, "has no folder io.triton.cache")

@@ -28,7 +28,7 @@ GOOD = file(f"{TOP}/K/good.json", b"{}")
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
+async def test_extracted_files_have_fixed_modes_and_owner(
     hostile_registry: HostileRegistry, base: Path, umask: int
 ) -> None:
     layer = archive(
@@ -51,26 +51,26 @@ async def test_modes_and_owners_are_ours_whatever_the_archive_and_the_umask_say(
     assert not any(os.listxattr(path) for path in seen if path.name == "able")
 
 
-async def test_long_names_of_both_kinds_are_taken(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_gnu_and_pax_long_names_are_supported(hostile_registry: HostileRegistry, base: Path) -> None:
     gnu, pax = f"{TOP}/{'g' * 200}", f"{TOP}/{'p' * 200}"
     layer = archive(long_name(gnu.encode()), file("cut"), extended({"path": pax}), file("cut too"))
     done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
     assert sorted(files_of(done.place.cache)) == ["g" * 200, "p" * 200]
 
 
-async def test_an_empty_record_takes_a_name_back(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_empty_pax_record_cancels_an_earlier_record(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(extended({"path": "other"}), extended({"path": "", "size": ""}), file(f"{TOP}/own", b"body"))
     done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
     assert files_of(done.place.cache) == {"own": b"body"}
 
 
-async def test_an_extended_size_is_the_size(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_pax_size_overrides_the_header_size(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(extended({"size": "3"}), file(f"{TOP}/x", b"abcdef"))
     done = await extract_layer(hostile_registry, packed(layer, GZIP), GZIP, base)
     assert files_of(done.place.cache) == {"x": b"abc"}
 
 
-async def test_gzip_of_several_members_is_one_archive(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_gzip_with_several_members_is_one_archive(hostile_registry: HostileRegistry, base: Path) -> None:
     content = archive(GOOD)
     layer = b"".join(gzip.compress(content[start : start + 700]) for start in range(0, len(content), 700))
     done = await extract_layer(hostile_registry, layer, GZIP, base)
@@ -78,7 +78,9 @@ async def test_gzip_of_several_members_is_one_archive(hostile_registry: HostileR
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-async def test_archives_of_every_builder_are_read(hostile_registry: HostileRegistry, base: Path, form: int) -> None:
+async def test_ustar_gnu_and_pax_archives_are_extracted(
+    hostile_registry: HostileRegistry, base: Path, form: int
+) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as made:
         for name in (".", f"./{TOP}", f"./{TOP}/Schlüssel"):
@@ -93,7 +95,7 @@ async def test_archives_of_every_builder_are_read(hostile_registry: HostileRegis
     assert files_of(done.place.cache) == {"Schlüssel/k.json": b"{}"}
 
 
-async def test_what_is_not_the_cache_is_passed_over(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_files_outside_the_cache_directory_are_skipped(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(file("etc/passwd", bytes(5000)), folder("./"), file("io.triton.cachet/x"), GOOD)
     image = put_layers(hostile_registry, [layer])
     done = await extract(hostile_registry, unsigned(image, base))

@@ -30,7 +30,7 @@ LABEL = "cache.triton.image/cache-size-bytes"
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
-async def test_a_bomb_stops_at_the_limit_with_little_memory(
+async def test_decompression_bomb_stops_at_the_limit_with_bounded_memory(
     hostile_registry: HostileRegistry, base: Path, media_type: str
 ) -> None:
     size = 256 << 20
@@ -52,7 +52,7 @@ async def test_a_bomb_stops_at_the_limit_with_little_memory(
     assert peak < 16 << 20
 
 
-async def test_memory_does_not_grow_with_the_cache(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_memory_use_is_independent_of_cache_size(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = packed(archive(*(file(f"{TOP}/{number}", bytes(8 << 20)) for number in range(8))), GZIP)
     tracemalloc.start()
     try:
@@ -64,7 +64,7 @@ async def test_memory_does_not_grow_with_the_cache(hostile_registry: HostileRegi
     assert peak < 16 << 20
 
 
-async def test_an_image_larger_than_its_label_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_image_larger_than_its_size_label_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = packed(archive(*(file(f"{TOP}/{n}", bytes(1 << 20)) for n in range(20))), GZIP)
     labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: "1000"}
     limits = Limits(file_bytes=1 << 30)
@@ -73,7 +73,7 @@ async def test_an_image_larger_than_its_label_is_refused(hostile_registry: Hosti
     )
 
 
-async def test_a_label_over_the_limit_is_refused_before_a_layer_is_fetched(
+async def test_size_label_over_the_limit_is_refused_before_layer_download(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     labels = {"cache.triton.image/summary": '{"targets":[]}', LABEL: str(1 << 40)}
@@ -82,7 +82,9 @@ async def test_a_label_over_the_limit_is_refused_before_a_layer_is_fetched(
     assert len(hostile_registry.received("GET", ".*/blobs/.*")) == 1
 
 
-async def test_layers_announced_over_the_limit_are_not_fetched(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_layers_with_declared_size_over_the_limit_are_not_downloaded(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     image = put(hostile_registry, image_of([(packed(archive(GOOD), GZIP), GZIP)], sizes=[1 << 40]))
     with pytest.raises(CacheError, match="states a size of"):
         await extract(hostile_registry, unsigned(image, base))

@@ -104,7 +104,7 @@ def checked(layer: bytes, media_type: str) -> dict[str, str] | None:
 
 @given(parts=st.lists(ENTRIES, max_size=8), media_type=st.sampled_from([GZIP, ZSTD, PLAIN]))
 @example(parts=[link(f"{TOP}/K", "/tmp"), file(f"{TOP}/K/x")], media_type=PLAIN)
-def test_no_archive_leads_out(parts: list[bytes], media_type: str) -> None:
+def test_no_archive_writes_outside_the_target(parts: list[bytes], media_type: str) -> None:
     checked(packed(archive(*parts), media_type), media_type)
 
 
@@ -124,7 +124,7 @@ VALID = archive(
     inserted=st.tuples(st.integers(0, len(VALID)), st.binary(max_size=20)),
     media_type=st.sampled_from([GZIP, ZSTD, PLAIN]),
 )
-def test_a_damaged_archive_does_no_harm(
+def test_damaged_archive_stays_within_limits(
     changes: list[tuple[int, int]], cut: int | None, inserted: tuple[int, bytes], media_type: str
 ) -> None:
     damaged = bytearray(VALID)
@@ -138,7 +138,7 @@ def test_a_damaged_archive_does_no_harm(
     media_type=st.sampled_from([GZIP, ZSTD]),
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4),
 )
-def test_damage_to_what_is_compressed_does_no_harm(media_type: str, changes: list[tuple[int, int]]) -> None:
+def test_damaged_compressed_data_stays_within_limits(media_type: str, changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(packed(VALID, media_type))
     for position, value in changes:
         damaged[position % len(damaged)] = value
@@ -146,7 +146,7 @@ def test_damage_to_what_is_compressed_does_no_harm(media_type: str, changes: lis
 
 
 @given(layer=st.binary(max_size=3000), media_type=st.sampled_from([GZIP, ZSTD, PLAIN]))
-def test_anything_at_all_does_no_harm(layer: bytes, media_type: str) -> None:
+def test_random_bytes_are_refused(layer: bytes, media_type: str) -> None:
     assert checked(layer, media_type) is None
 
 
@@ -162,7 +162,7 @@ PLAIN_PARTS = st.text(st.sampled_from("abcö-_. "), min_size=1, max_size=8).filt
         max_size=6,
     )
 )
-def test_what_a_good_archive_says_is_what_is_written(files: dict[str, bytes]) -> None:
+def test_valid_archive_is_extracted_unchanged(files: dict[str, bytes]) -> None:
     layer = archive(*(file(f"{TOP}/{name}", body) for name, body in files.items()))
     with tempfile.TemporaryDirectory() as target:
         unpack([layer], PLAIN, Path(target), Allowance(LIMITS), (TOP,))
@@ -175,7 +175,7 @@ def test_what_a_good_archive_says_is_what_is_written(files: dict[str, bytes]) ->
 
 
 @given(name=NAMES | st.text(max_size=30))
-def test_a_safe_path_lies_below_its_root(name: str) -> None:
+def test_normalized_path_is_below_the_root(name: str) -> None:
     try:
         path = normalize_path(name)
     except CacheError:
@@ -188,7 +188,7 @@ def test_a_safe_path_lies_below_its_root(name: str) -> None:
     contents=st.lists(st.binary(max_size=1200), max_size=4),
     sizes=st.lists(st.integers(1, 700), min_size=1, max_size=4),
 )
-def test_entries_are_found_however_the_stream_is_cut(contents: list[bytes], sizes: list[int]) -> None:
+def test_archive_entries_are_read_from_chunks_of_any_size(contents: list[bytes], sizes: list[int]) -> None:
     whole = archive(*(file(f"f{number}", content) for number, content in enumerate(contents)))
 
     def cut():

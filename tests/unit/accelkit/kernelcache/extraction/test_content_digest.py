@@ -39,7 +39,7 @@ async def done(hostile_registry: HostileRegistry, base: Path) -> ExtractionResul
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])
-async def test_the_digest_is_that_of_the_files_as_they_lie_there(
+async def test_content_digest_matches_the_extracted_files(
     hostile_registry: HostileRegistry, base: Path, media_type: str
 ) -> None:
     done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, LAYERS, media_type), base))
@@ -51,7 +51,7 @@ async def test_the_digest_is_that_of_the_files_as_they_lie_there(
     assert (done.record.files, done.record.size_bytes) == (len(found), sum(map(len, found.values())))
 
 
-async def test_what_was_extracted_holds(done: ExtractionResult) -> None:
+async def test_unchanged_cache_passes_verification(done: ExtractionResult) -> None:
     verdict = verify_content(done.place.cache, done.record)
     assert verdict is not None
     assert (verdict.holds, verdict.difference, verdict.digest) == (True, "", done.record.content_digest)
@@ -108,7 +108,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-async def test_empty_folders_that_others_had_made_are_removed_and_change_nothing(done: ExtractionResult) -> None:
+async def test_foreign_empty_directories_are_removed_and_do_not_fail_verification(done: ExtractionResult) -> None:
     cache = done.place.cache
     # As the kubelet makes those of a subPath: one below the other, past the longest path of a system call.
     folder = os.open(cache, os.O_RDONLY)
@@ -130,7 +130,7 @@ async def test_empty_folders_that_others_had_made_are_removed_and_change_nothing
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_whatever_is_changed_is_found(done: ExtractionResult, name: str) -> None:
+async def test_any_change_fails_verification(done: ExtractionResult, name: str) -> None:
     change, told = CHANGES[name]
     change(done.place.cache)
     verdict = verify_content(done.place.cache, done.record)
@@ -139,7 +139,7 @@ async def test_whatever_is_changed_is_found(done: ExtractionResult, name: str) -
     assert re.search(told, verdict.difference)
 
 
-async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_reported(done: ExtractionResult) -> None:
+async def test_record_without_digest_has_unknown_verdict_and_digest_is_reported(done: ExtractionResult) -> None:
     old = msgspec.structs.replace(done.record, content_digest="")
     verdict = verify_content(done.place.cache, old)
     assert verdict is not None
@@ -150,7 +150,7 @@ async def test_without_a_digest_in_the_record_nobody_knows_and_the_digest_is_rep
     assert verdict.holds is False, "the count of the old record is still believed"
 
 
-async def test_records_of_older_releases_are_read(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_records_of_earlier_releases_are_read(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     done = await extract(hostile_registry, unsigned(image, base))
     path = done.place.folder / "complete.json"
@@ -163,7 +163,7 @@ async def test_records_of_older_releases_are_read(hostile_registry: HostileRegis
     assert not (await extract(hostile_registry, unsigned(image, base))).fresh
 
 
-async def test_a_look_ends_when_it_is_told_to(done: ExtractionResult) -> None:
+async def test_verification_stops_on_request(done: ExtractionResult) -> None:
     taken: list[float] = []
 
     def rest(seconds: float) -> bool:
@@ -174,7 +174,7 @@ async def test_a_look_ends_when_it_is_told_to(done: ExtractionResult) -> None:
     assert len(taken) == 2
 
 
-def test_the_digest_tells_apart_where_names_and_contents_end() -> None:
+def test_digest_depends_on_names_and_contents_but_not_on_order() -> None:
     one, other = FileContent.of(b"one"), FileContent.of(b"other")
     maps = [{"a": one}, {"a": other}, {"b": one}, {"a": one, "b": other}, {"a": other, "b": one}, {}]
     assert len({digest_contents(each) for each in maps}) == len(maps)

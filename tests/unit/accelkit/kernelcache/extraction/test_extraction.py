@@ -40,7 +40,9 @@ H100 = GpuFacts(id="1", backend="cuda", arch="90")
 # What is written
 
 
-async def test_the_cache_lies_in_a_folder_named_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_cache_is_extracted_into_directory_named_by_its_digest(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     layer = archive(file("io.triton.cache/K/k.json", b"{}"), file("io.triton.manifest/manifest.json", b"[]"))
     image = put_layers(hostile_registry, [layer])
     done = await extract(hostile_registry, unsigned(image, base))
@@ -52,7 +54,7 @@ async def test_the_cache_lies_in_a_folder_named_by_its_digest(hostile_registry: 
     assert (found["cache/K/k.json"], found["manifest.json"]) == (b"{}", b"[]")
 
 
-async def test_the_record_says_what_was_written(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_completion_record_describes_the_extracted_files(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     done = await extract(hostile_registry, unsigned(image, base, clock=lambda: at))
@@ -68,7 +70,7 @@ async def test_the_record_says_what_was_written(hostile_registry: HostileRegistr
     assert read_completed(done.place) == done.record
 
 
-async def test_an_image_by_tag_is_extracted_by_its_digest(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_image_with_tag_is_extracted_by_digest(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     done = await extract(hostile_registry, unsigned(image.with_tag("v1"), base))
     assert done.place.digest == image.digest
@@ -92,7 +94,7 @@ async def test_layers_of_each_compression_are_extracted(
     ],
     ids=["docker", "mixed", "legacy"],
 )
-async def test_docker_and_legacy_types_are_extracted(
+async def test_docker_and_legacy_media_types_are_extracted(
     hostile_registry: HostileRegistry, base: Path, manifest_type: str, layer_type: str
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), layer_type)], media_type=manifest_type))
@@ -100,7 +102,7 @@ async def test_docker_and_legacy_types_are_extracted(
     assert files_of(done.place.cache) == {"K/k.json": b"{}"}
 
 
-async def test_later_layers_lie_over_earlier_ones(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_later_layers_override_earlier_layers(hostile_registry: HostileRegistry, base: Path) -> None:
     layers = [
         archive(*(file(f"io.triton.cache/K/{name}.json", b"%d" % number) for name in names))
         for number, names in enumerate(["abcde", "bcde", "cde", "de", "e"])
@@ -111,7 +113,7 @@ async def test_later_layers_lie_over_earlier_ones(hostile_registry: HostileRegis
 
 
 @pytest.mark.parametrize("turned", [False, True])
-async def test_a_file_in_one_layer_and_a_folder_in_another_are_refused(
+async def test_file_and_directory_of_one_name_in_two_layers_are_refused(
     hostile_registry: HostileRegistry, base: Path, turned: bool
 ) -> None:
     layers = [archive(file("io.triton.cache/K", b"")), archive(file("io.triton.cache/K/k.json", b""))]
@@ -121,7 +123,7 @@ async def test_a_file_in_one_layer_and_a_folder_in_another_are_refused(
     assert visible(base) == []
 
 
-async def test_the_limits_are_those_of_all_layers_together(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_limits_apply_to_all_layers_together(hostile_registry: HostileRegistry, base: Path) -> None:
     layers = [archive(file(f"io.triton.cache/{number}", bytes(1000))) for number in range(5)]
     image = put_layers(hostile_registry, layers)
     with pytest.raises(CacheError, match="more than 4000 bytes"):
@@ -129,7 +131,7 @@ async def test_the_limits_are_those_of_all_layers_together(hostile_registry: Hos
     assert visible(base) == []
 
 
-async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_index_selects_the_image_for_the_host_architecture(hostile_registry: HostileRegistry, base: Path) -> None:
     images = [image_of([(packed(archive(file("io.triton.cache/cpu", cpu)), GZIP), GZIP)]) for cpu in (b"own", b"else")]
     for image in images:
         put(hostile_registry, image, None)
@@ -145,7 +147,7 @@ async def test_of_an_index_the_image_for_this_cpu_is_taken(hostile_registry: Hos
     assert done.place.digest == index.digest
 
 
-async def test_the_member_for_another_cpu_is_not_taken_for_ours(
+async def test_index_image_for_another_architecture_is_refused(
     hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = image_of([(packed(archive(file("io.triton.cache/cpu", b"x")), GZIP), GZIP)])
@@ -161,7 +163,7 @@ async def test_the_member_for_another_cpu_is_not_taken_for_ours(
 
 
 @pytest.mark.parametrize("change", ["other bytes", "longer", "shorter"])
-async def test_a_layer_that_is_not_what_the_manifest_says_leaves_nothing(
+async def test_layer_that_does_not_match_the_manifest_leaves_no_files(
     hostile_registry: HostileRegistry, base: Path, change: str
 ) -> None:
     layer = HELLO + bytes(4096)
@@ -176,7 +178,7 @@ async def test_a_layer_that_is_not_what_the_manifest_says_leaves_nothing(
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
-async def test_a_layer_announced_with_another_size_leaves_nothing(
+async def test_layer_with_wrong_declared_size_leaves_no_files(
     hostile_registry: HostileRegistry, base: Path, off_by: int
 ) -> None:
     image = put(hostile_registry, image_of([(HELLO, PLAIN)], sizes=[len(HELLO) + off_by]))
@@ -185,7 +187,7 @@ async def test_a_layer_announced_with_another_size_leaves_nothing(
     assert visible(base) == []
 
 
-async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_interrupted_transfer_is_resumed(hostile_registry: HostileRegistry, base: Path) -> None:
     layer = archive(file("io.triton.cache/big", bytes(300_000)))
     image = put(hostile_registry, image_of([(layer, PLAIN)]))
     digest = json.loads(hostile_registry.honest.manifest("team/app", image.digest) or b"")["layers"][0]["digest"]
@@ -195,7 +197,7 @@ async def test_a_transfer_that_breaks_off_is_resumed(hostile_registry: HostileRe
     assert hostile_registry.received("GET", f".*/blobs/{digest}")[1].headers["Range"].startswith("bytes=100000-")
 
 
-async def test_of_two_failing_layers_one_sentence_is_reported(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_several_failing_layers_raise_one_error(hostile_registry: HostileRegistry, base: Path) -> None:
     bad = archive(file("../x"))
     with pytest.raises(CacheError, match="points outside the archive"):
         await extract(hostile_registry, unsigned(put_layers(hostile_registry, [bad, HELLO, bad]), base))
@@ -205,7 +207,7 @@ async def test_of_two_failing_layers_one_sentence_is_reported(hostile_registry: 
 # The node's cards
 
 
-async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetched(
+async def test_incompatible_image_is_refused_before_layer_download(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -220,7 +222,7 @@ async def test_an_image_that_fits_no_card_is_refused_before_its_layers_are_fetch
     ("gpus", "fit"),
     [((MI210,), Fit.ALL), ((MI210, H100), Fit.SOME), (None, Fit.UNKNOWN), ((GpuFacts(id="0"),), Fit.UNKNOWN)],
 )
-async def test_an_image_that_may_fit_is_extracted(
+async def test_possibly_compatible_image_is_extracted(
     hostile_registry: HostileRegistry, base: Path, gpus: tuple[GpuFacts, ...] | None, fit: Fit
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -231,7 +233,7 @@ async def test_an_image_that_may_fit_is_extracted(
 
 
 @pytest.mark.parametrize("version", ["v1", ""])
-async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
+async def test_extracted_cache_is_judged_again_for_the_given_cards(
     hostile_registry: HostileRegistry, base: Path, version: str
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -247,13 +249,13 @@ async def test_a_cache_that_is_there_is_judged_for_the_cards_of_whoever_asks(
 # What the labels say
 
 
-async def test_an_image_without_labels_of_a_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_image_without_cache_labels_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     with pytest.raises(CacheError, match="no labels of a kernel cache"):
         await extract(hostile_registry, unsigned(put_layers(hostile_registry, [HELLO], labels={}), base))
     assert not base.exists()
 
 
-async def test_a_size_on_the_label_holds_the_cache(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_size_limit_equal_to_the_size_label_is_sufficient(hostile_registry: HostileRegistry, base: Path) -> None:
     labels = LABELS | {"cache.triton.image/cache-size-bytes": "2"}
     image = put_layers(hostile_registry, [HELLO], labels=labels)
     done = await extract(hostile_registry, unsigned(image, base, limits=Limits(total_bytes=2)))

@@ -80,7 +80,7 @@ def stalling(hostile_registry: HostileRegistry) -> Iterator[tuple[threading.Even
 # Several at once
 
 
-async def test_of_two_at_once_one_extracts_and_the_other_finds_it(
+async def test_concurrent_extractions_download_the_image_once(
     hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
@@ -95,7 +95,7 @@ async def test_of_two_at_once_one_extracts_and_the_other_finds_it(
     assert len(hostile_registry.received("GET", BIG_BLOB)) == 1
 
 
-async def test_a_process_waits_for_another_one(
+async def test_extraction_waits_for_another_process(
     hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
@@ -114,7 +114,7 @@ def extracting(image: Reference, base: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", EXTRACTING, str(image), str(base)], stdout=subprocess.PIPE)
 
 
-async def test_a_reader_sees_the_folder_whole_or_not_at_all(
+async def test_extracted_directory_is_published_atomically(
     hostile_registry: HostileRegistry, base: Path, big: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Place.of(base, big.digest, None).folder
@@ -137,7 +137,7 @@ async def test_a_reader_sees_the_folder_whole_or_not_at_all(
     assert set(seen) == {None, (200, True)}
 
 
-async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
+async def test_failed_record_write_keeps_the_former_directory(
     hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -158,7 +158,7 @@ async def test_a_record_that_cannot_be_written_leaves_the_former_folder(
 # Ended too early
 
 
-async def test_a_killed_extraction_leaves_nothing_visible_and_the_next_one_succeeds(
+async def test_killed_extraction_publishes_nothing_and_the_next_extraction_succeeds(
     hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
@@ -176,7 +176,7 @@ async def test_a_killed_extraction_leaves_nothing_visible_and_the_next_one_succe
     assert visible(base) == [done.place.folder.name]
 
 
-async def test_what_a_killed_extraction_left_is_cleared_by_that_of_another_image(
+async def test_extraction_of_another_image_removes_files_of_killed_extraction(
     hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, _ = stalling
@@ -188,7 +188,7 @@ async def test_what_a_killed_extraction_left_is_cleared_by_that_of_another_image
     assert visible(base) == [done.place.folder.name]
 
 
-async def test_what_somebody_is_extracting_is_not_cleared(
+async def test_files_of_a_running_extraction_are_not_removed(
     hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
@@ -205,7 +205,7 @@ def working_threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith("ThreadPoolExecutor")]
 
 
-async def test_a_cancelled_extraction_leaves_nothing_and_no_lock(
+async def test_cancelled_extraction_leaves_no_files_and_no_lock(
     hostile_registry: HostileRegistry, base: Path, big: Reference, stalling: tuple[threading.Event, threading.Event]
 ) -> None:
     begun, go_on = stalling
@@ -222,7 +222,7 @@ async def test_a_cancelled_extraction_leaves_nothing_and_no_lock(
         assert (await extract_image(client, unsigned(big, base, lock_seconds=0))).fresh
 
 
-async def test_a_full_disk_is_told_and_nothing_is_kept(
+async def test_full_disk_is_reported_and_leaves_no_files(
     hostile_registry: HostileRegistry, base: Path, big: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = 0
@@ -257,7 +257,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: HostileRegistry, small_disk: Path) -> None:
+async def test_extraction_to_full_tmpfs_leaves_no_files(hostile_registry: HostileRegistry, small_disk: Path) -> None:
     layer = archive(*(file(f"io.triton.cache/{number}", bytes(200_000)) for number in range(2)))
     image = put_layers(hostile_registry, [layer])
     with pytest.raises(CacheError, match="is full; no part of the cache was kept"):
@@ -265,7 +265,7 @@ async def test_a_real_disk_that_fills_up_keeps_nothing(hostile_registry: Hostile
     assert visible(small_disk) == []
 
 
-async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
+async def test_insufficient_disk_space_is_reported_before_layer_download(
     hostile_registry: HostileRegistry, small_disk: Path, big: Reference
 ) -> None:
     with pytest.raises(CacheError, match="bytes free, but the cache needs"):
@@ -275,9 +275,7 @@ async def test_a_disk_that_is_too_small_is_told_before_a_layer_is_fetched(
 
 
 @pytest.mark.parametrize("under", ["/proc/accelkit", "/dev/null/caches"])
-async def test_a_folder_that_cannot_be_written_is_reported(
-    hostile_registry: HostileRegistry, big: Reference, under: str
-) -> None:
+async def test_unwritable_directory_is_reported(hostile_registry: HostileRegistry, big: Reference, under: str) -> None:
     with pytest.raises(CacheError, match=f"cannot write to {under}"):
         await extract(hostile_registry, unsigned(big, Path(under)))
     assert hostile_registry.received("GET", BIG_BLOB) == []

@@ -15,7 +15,7 @@ from accelkit.kernelcache.extraction.folder import Place
 from accelkit.kernelcache.extraction.record import read_record, write_record
 
 
-async def test_links_in_the_place_of_our_files_are_not_followed(
+async def test_symlinks_in_place_of_extraction_files_are_not_followed(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -49,7 +49,7 @@ async def test_links_in_the_place_of_our_files_are_not_followed(
         pytest.param(lambda _: b" " * (2 << 20), id="too long"),
     ],
 )
-async def test_a_folder_without_a_record_to_be_understood_is_replaced(
+async def test_directory_without_readable_record_is_replaced(
     hostile_registry: HostileRegistry, base: Path, change
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -67,7 +67,7 @@ async def test_a_folder_without_a_record_to_be_understood_is_replaced(
     assert visible(base) == [place.folder.name]
 
 
-async def test_a_record_without_its_cache_counts_for_nothing(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_record_without_cache_directory_is_ignored(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     place = (await extract(hostile_registry, unsigned(image, base))).place
     place.cache.rename(base / "moved")
@@ -75,7 +75,7 @@ async def test_a_record_without_its_cache_counts_for_nothing(hostile_registry: H
 
 
 @pytest.mark.parametrize(("left", "found"), [(b"{}", True), (b"", False), (b"{} and more", True), (None, False)])
-async def test_after_a_restart_of_the_node_the_files_are_counted(
+async def test_files_are_checked_against_the_record_after_a_reboot(
     hostile_registry: HostileRegistry, base: Path, left: bytes | None, found: bool
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -92,7 +92,7 @@ async def test_after_a_restart_of_the_node_the_files_are_counted(
     assert path.read_bytes() == (left if found else b"{}")
 
 
-async def test_a_record_is_replaced_in_one_step(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_record_is_replaced_atomically(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     done = await extract(hostile_registry, unsigned(image, base))
     with (done.place.folder / "complete.json").open("rb") as old:

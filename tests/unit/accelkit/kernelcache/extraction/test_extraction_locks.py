@@ -16,7 +16,7 @@ from accelkit.kernelcache.extraction.folder import Place, lock_place
 DEADLINE = 60.0
 
 
-async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_lock_timeout_names_the_lock_file(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     place = Place.of(base, image.digest, None)
     async with lock_place(place, 1):
@@ -27,7 +27,7 @@ async def test_a_lock_that_nobody_lets_go_is_told_with_its_file(hostile_registry
     assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh
 
 
-async def test_a_lock_that_was_deleted_meanwhile_locks_nobody_out_and_nobody_in(base: Path) -> None:
+async def test_lock_file_deletion_preserves_mutual_exclusion(base: Path) -> None:
     place = Place.of(base, "sha256:" + "0" * 64, None)
     inside: list[int] = []
 
@@ -47,7 +47,7 @@ async def enter(place: Place) -> None:
         pass
 
 
-async def test_who_waited_for_a_lock_that_goes_takes_the_new_one(base: Path) -> None:
+async def test_process_waiting_for_deleted_lock_acquires_the_new_lock(base: Path) -> None:
     place = Place.of(base, "sha256:" + "0" * 64, None)
     base.mkdir()
     with place.lock.open("w") as former:
@@ -63,14 +63,16 @@ async def test_who_waited_for_a_lock_that_goes_takes_the_new_one(base: Path) -> 
         await asyncio.wait_for(waiting, DEADLINE)
 
 
-async def test_a_failed_extraction_leaves_no_lock(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_failed_extraction_leaves_no_lock(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [b"no archive"])
     with pytest.raises(CacheError):
         await extract(hostile_registry, unsigned(image, base))
     assert list(base.iterdir()) == []
 
 
-async def test_two_images_do_not_wait_for_each_other(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_extractions_of_different_images_do_not_block_each_other(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     image = put_layers(hostile_registry, [HELLO])
     async with lock_place(Place.of(base, "sha256:" + "0" * 64, None), 1):
         assert (await extract(hostile_registry, unsigned(image, base, lock_seconds=0))).fresh

@@ -19,14 +19,16 @@ def group(*names: str, at: str = "/build/.triton/cache/K") -> bytes:
     return json.dumps({"child_paths": {name: f"{at}/{name}" for name in names}}).encode()
 
 
-async def test_triton_finds_its_files_where_they_were_extracted(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_triton_group_files_contain_extraction_paths_by_default(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     layer = archive(file("io.triton.cache/K/__grp__k.json", group("k.ttir")), file("io.triton.cache/K/k.ttir"))
     done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer]), base))
     found = json.loads((done.place.cache / "K/__grp__k.json").read_bytes())
     assert Path(found["child_paths"]["k.ttir"]).read_bytes() == b"content"
 
 
-async def test_group_files_say_the_mount_path(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_triton_group_files_contain_the_mount_path(hostile_registry: HostileRegistry, base: Path) -> None:
     where = "torch_compile_cache/edf531ca35/rank_0_0/triton_cache/K"
     layer = archive(file(f"io.vllm.cache/{where}/__grp__k.json", group("k.cubin")))
     labels = {"cache.vllm.image/summary": '{"targets":[]}'}
@@ -50,13 +52,13 @@ def vllm_layer(named: str) -> bytes:
     )
 
 
-async def test_vllms_list_says_the_mount_path(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_vllm_compile_cache_index_contains_the_mount_path(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [vllm_layer(f"/root/.cache/vllm/{PART}/artifact_0")], labels=VLLM)
     done = await extract(hostile_registry, unsigned(image, base, mount_path="/cache"))
     assert f"'/cache/{PART}/artifact_0'" in (done.place.cache / PART / "vllm_compile_cache.py").read_text()
 
 
-async def test_a_record_says_what_vllm_recorded_where_the_label_does_not(
+async def test_record_contains_variables_recorded_by_vllm_if_label_is_missing(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     factors = json.dumps({"env": {"VLLM_USE_V1": True, "VLLM_API_KEY": "s3cret"}}).encode()
@@ -68,7 +70,7 @@ async def test_a_record_says_what_vllm_recorded_where_the_label_does_not(
     assert done.record.labels.variables == {"VLLM_USE_V1": False}
 
 
-async def test_what_vllm_keeps_beside_its_compile_cache_is_kept(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_other_vllm_cache_directories_are_extracted(hostile_registry: HostileRegistry, base: Path) -> None:
     beside = ("modelinfos/vllm-model.json", "dummy_cache/0/0", "deep_gemm/K/kernel.cubin", "startup_plan/plan.json")
     layer = archive(*(file(f"io.vllm.cache/{name}") for name in beside))
     done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer], labels=VLLM), base))
@@ -77,20 +79,22 @@ async def test_what_vllm_keeps_beside_its_compile_cache_is_kept(hostile_registry
     }
 
 
-async def test_a_list_that_leads_out_of_the_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_vllm_index_with_path_outside_the_cache_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [vllm_layer("/tmp/torchinductor_root/x.py")], labels=VLLM)
     with pytest.raises(CacheError, match=r"names /tmp/torchinductor_root/x\.py, which the cache does not contain"):
         await extract(hostile_registry, unsigned(image, base, mount_path="/cache"))
     assert visible(base) == []
 
 
-async def test_a_file_of_that_name_is_a_file_elsewhere(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_file_named_like_the_vllm_index_is_unchanged_in_other_formats(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     layer = archive(file("io.triton.cache/K/vllm_compile_cache.py", b"import os"))
     done = await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer]), base))
     assert (done.place.cache / "K/vllm_compile_cache.py").read_bytes() == b"import os"
 
 
-async def test_trees_of_a_split_capture_say_the_paths_they_are_mounted_at(
+async def test_split_capture_contains_the_mount_path_of_each_subdirectory(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     mounts = [
@@ -113,7 +117,7 @@ async def test_trees_of_a_split_capture_say_the_paths_they_are_mounted_at(
     assert "'/compiled/rank_0_0_dev0/backbone/artifact_0'" in index
 
 
-async def test_another_mount_path_is_another_folder(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_each_mount_path_has_its_own_directory(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     paths = [None, "/a", "/b", "/a/"]
     done = [await extract(hostile_registry, unsigned(image, base, mount_path=path)) for path in paths]
@@ -122,7 +126,7 @@ async def test_another_mount_path_is_another_folder(hostile_registry: HostileReg
     assert len(visible(base)) == 3
 
 
-async def test_mount_paths_whose_hashes_begin_alike_have_folders_of_their_own(
+async def test_mount_paths_with_equal_hash_prefix_have_separate_directories(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     # The first 32 bits of their sha256 are the same.
@@ -135,7 +139,7 @@ async def test_mount_paths_whose_hashes_begin_alike_have_folders_of_their_own(
     assert [each.place.folder.name for each in done] == expected
 
 
-async def test_a_whole_cache_for_another_mount_path_is_never_displaced(
+async def test_complete_cache_for_another_mount_path_is_not_replaced(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -149,14 +153,18 @@ async def test_a_whole_cache_for_another_mount_path_is_never_displaced(
 
 
 @pytest.mark.parametrize("path", ["cache", "", "/a/../b", "/a/./b", "/a\nb"])
-async def test_a_mount_path_is_absolute_and_plain(hostile_registry: HostileRegistry, base: Path, path: str) -> None:
+async def test_relative_or_unclean_mount_path_is_rejected(
+    hostile_registry: HostileRegistry, base: Path, path: str
+) -> None:
     image = put_layers(hostile_registry, [HELLO])
     with pytest.raises(CacheError, match="is not an absolute path"):
         await extract(hostile_registry, unsigned(image, base, mount_path=path))
     assert hostile_registry.requests == []
 
 
-async def test_a_group_file_that_names_other_folders_is_refused(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_group_file_with_path_outside_its_directory_is_refused(
+    hostile_registry: HostileRegistry, base: Path
+) -> None:
     layer = archive(file("io.triton.cache/K/__grp__k.json", b'{"child_paths": {"../x": "/y"}}'))
     with pytest.raises(CacheError, match="group file"):
         await extract(hostile_registry, unsigned(put_layers(hostile_registry, [layer]), base))

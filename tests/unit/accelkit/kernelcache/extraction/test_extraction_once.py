@@ -32,7 +32,7 @@ CI = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"
 OTHER = "https://github.com/acme/other/.github/workflows/build.yml@refs/heads/main"
 
 
-async def test_a_second_extraction_by_digest_asks_nothing(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_second_extraction_by_digest_sends_no_requests(hostile_registry: HostileRegistry, base: Path) -> None:
     image = put_layers(hostile_registry, [HELLO])
     first = await extract(hostile_registry, unsigned(image, base))
     hostile_registry.requests.clear()
@@ -41,7 +41,7 @@ async def test_a_second_extraction_by_digest_asks_nothing(hostile_registry: Host
     assert hostile_registry.requests == []
 
 
-async def test_a_second_extraction_by_tag_asks_for_the_manifest_and_no_layer(
+async def test_second_extraction_by_tag_requests_only_the_manifest(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     image = put_layers(hostile_registry, [HELLO])
@@ -51,7 +51,7 @@ async def test_a_second_extraction_by_tag_asks_for_the_manifest_and_no_layer(
     assert [each.path for each in hostile_registry.requests] == ["/v2/team/app/manifests/v1"]
 
 
-async def test_a_moved_tag_is_extracted_beside_the_old_one(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_moved_tag_is_extracted_into_a_new_directory(hostile_registry: HostileRegistry, base: Path) -> None:
     first = put_layers(hostile_registry, [HELLO])
     await extract(hostile_registry, unsigned(first.with_tag("v1"), base))
     second = put_layers(hostile_registry, [archive(file("io.triton.cache/K/new.json"))])
@@ -60,7 +60,7 @@ async def test_a_moved_tag_is_extracted_beside_the_old_one(hostile_registry: Hos
 
 
 @pytest.mark.parametrize("sign", ["v2", "v3"])
-async def test_a_signed_image_is_extracted_and_the_record_says_who_signed(
+async def test_signed_image_is_extracted_and_its_signer_is_recorded(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore, sign: str
 ) -> None:
     artifact = image_of([(gzip.compress(HELLO), GZIP)])
@@ -75,7 +75,7 @@ async def test_a_signed_image_is_extracted_and_the_record_says_who_signed(
     assert CI in done.record.signatures[0]
 
 
-async def test_what_the_policy_refuses_is_not_written_and_its_layers_are_not_fetched(
+async def test_image_refused_by_policy_is_neither_downloaded_nor_written(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
@@ -88,7 +88,7 @@ async def test_what_the_policy_refuses_is_not_written_and_its_layers_are_not_fet
     assert not base.exists()
 
 
-async def test_another_policy_is_asked_again_and_the_files_stay(
+async def test_changed_policy_is_checked_again_without_new_extraction(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
@@ -107,7 +107,7 @@ async def test_another_policy_is_asked_again_and_the_files_stay(
     assert hostile_registry.received("GET", f".*/blobs/{layer}") == []
 
 
-async def test_a_cache_that_is_there_is_refused_by_a_policy_it_does_not_satisfy(
+async def test_extracted_cache_that_violates_the_policy_is_refused(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
@@ -118,7 +118,7 @@ async def test_a_cache_that_is_there_is_refused_by_a_policy_it_does_not_satisfy(
     assert read_completed(done.place) == done.record
 
 
-async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
+async def test_extraction_without_policy_reuses_verified_cache(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))
@@ -132,7 +132,7 @@ async def test_who_asks_for_no_signature_takes_what_satisfied_a_policy(
     assert by_tag.record == first.record
 
 
-async def test_what_one_name_was_signed_for_does_not_count_for_another_name(
+async def test_verification_for_one_image_name_does_not_apply_to_another(
     hostile_registry: HostileRegistry, tmp_path: Path, base: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, image_of([(gzip.compress(HELLO), GZIP)]))

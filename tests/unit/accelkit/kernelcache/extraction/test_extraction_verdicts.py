@@ -66,14 +66,14 @@ async def stand(hostile_registry: HostileRegistry, tmp_path: Path, sigstore: Pri
 
 
 @pytest.mark.parametrize(("seconds", "asks"), [(0, False), (DAY - 2, False), (DAY, True), (-10, True)])
-async def test_a_verification_is_accepted_for_a_day(stand: Stand, seconds: float, *, asks: bool) -> None:
+async def test_verification_is_valid_for_one_day(stand: Stand, seconds: float, *, asks: bool) -> None:
     assert await stand.asks(stand.request(seconds)) is asks
 
 
 @pytest.mark.parametrize(
     ("policy", "option", "believed"), [(60, None, 60), (60, 30, 30), (60, 3600, 60), (7 * DAY, None, 7 * DAY)]
 )
-async def test_the_shorter_of_policy_and_option_counts(
+async def test_verification_ttl_is_minimum_of_policy_and_option(
     stand: Stand, policy: int, option: float | None, believed: int
 ) -> None:
     policies = replace(
@@ -85,18 +85,18 @@ async def test_the_shorter_of_policy_and_option_counts(
 
 
 @pytest.mark.parametrize("given", [{"verdict_ttl_seconds": 0}, {"ttl": 0}])
-async def test_a_time_of_0_is_asked_always(stand: Stand, given: dict) -> None:
+async def test_zero_ttl_queries_registry_on_every_extraction(stand: Stand, given: dict) -> None:
     if "ttl" in given:
         given = {"policies": stand.policy(CI, ttl=0)}
     assert await stand.asks(stand.request(0, **given))
 
 
-async def test_a_look_at_the_registry_begins_the_time_again(stand: Stand) -> None:
+async def test_registry_query_restarts_verification_ttl(stand: Stand) -> None:
     assert await stand.asks(stand.request(DAY + 1))
     assert not await stand.asks(stand.request(2 * DAY - 2))
 
 
-async def test_a_signature_that_was_taken_back_counts_no_longer_than_that(stand: Stand) -> None:
+async def test_deleted_signature_is_accepted_until_verification_ttl_expires(stand: Stand) -> None:
     stand.registry.on("GET", r".*/(referrers/.*|manifests/sha256-.*)", misbehaviour.failing(404))
     assert not await stand.asks(stand.request(DAY - 2))
     with pytest.raises(UnverifiedError) as caught:
@@ -104,7 +104,7 @@ async def test_a_signature_that_was_taken_back_counts_no_longer_than_that(stand:
     assert caught.value.reason is RejectionReason.NO_SIGNATURES
 
 
-async def test_a_record_without_a_time_is_asked_again(stand: Stand) -> None:
+async def test_record_without_valid_verification_time_is_verified_again(stand: Stand) -> None:
     (record,) = (stand.folder / "caches").glob("*/complete.json")
     document = json.loads(record.read_bytes())
     for said in ("", "yesterday", "2026-03-01T12:00:00"):
@@ -112,11 +112,11 @@ async def test_a_record_without_a_time_is_asked_again(stand: Stand) -> None:
         assert await stand.asks(stand.request(1))
 
 
-async def test_who_asks_for_no_signature_does_not_wait_for_one(stand: Stand) -> None:
+async def test_unsigned_request_for_verified_cache_does_not_query_registry(stand: Stand) -> None:
     assert not await stand.asks(unsigned(stand.image, stand.folder / "caches"))
 
 
-async def test_other_policies_are_asked_without_the_registry(stand: Stand) -> None:
+async def test_kept_signatures_are_verified_by_new_policies_without_registry(stand: Stand) -> None:
     policies = stand.policy(RELEASE, "release")
     stand.registry.requests.clear()
     judged = await judge_again(stand.request(60, policies=policies))
@@ -130,7 +130,7 @@ async def test_other_policies_are_asked_without_the_registry(stand: Stand) -> No
     assert not await stand.asks(stand.request(60, policies=policies))
 
 
-async def test_an_extraction_by_other_policies_does_without_the_registry_too(stand: Stand) -> None:
+async def test_preview_and_extraction_with_new_policies_do_not_query_registry(stand: Stand) -> None:
     policies = stand.policy(RELEASE, "release")
     async with client_of(stand.registry) as client:
         stand.registry.requests.clear()
@@ -140,7 +140,7 @@ async def test_an_extraction_by_other_policies_does_without_the_registry_too(sta
     assert stand.registry.requests == []
 
 
-async def test_what_the_kept_signatures_do_not_satisfy_is_asked_of_the_registry(stand: Stand) -> None:
+async def test_extraction_queries_registry_if_kept_signatures_fail_policy(stand: Stand) -> None:
     somebody = "https://github.com/acme/new/.github/workflows/build.yml@refs/heads/main"
     request = stand.request(60, policies=stand.policy(somebody, "new"))
     before = await judge_again(stand.request(60))
@@ -157,14 +157,14 @@ async def test_what_the_kept_signatures_do_not_satisfy_is_asked_of_the_registry(
     assert somebody in again.record.signatures[0]
 
 
-async def test_an_image_that_no_policy_covers_is_refused_without_the_registry(stand: Stand) -> None:
+async def test_image_without_matching_policy_is_rejected_without_registry(stand: Stand) -> None:
     policies = policies_of(stand.sigstore, stand.folder / "policies", subject=CI, images=("quay.io/other/*",))
     with pytest.raises(UnverifiedError) as caught:
         await judge_again(stand.request(60, policies=policies))
     assert caught.value.reason is RejectionReason.NOT_COVERED
 
 
-async def test_only_the_registry_tells_of_what_is_old_gone_or_not_there(stand: Stand) -> None:
+async def test_reverification_returns_none_without_current_record_and_signatures(stand: Stand) -> None:
     policies = stand.policy(RELEASE, "release")
     assert await judge_again(stand.request(DAY, policies=policies)) is None
     assert await judge_again(stand.request(1, mount_path="/elsewhere", policies=policies)) is None
@@ -178,7 +178,7 @@ async def test_only_the_registry_tells_of_what_is_old_gone_or_not_there(stand: S
     assert await judge_again(stand.request(1)) is not None
 
 
-async def test_signatures_of_another_image_do_not_help(stand: Stand, tmp_path: Path) -> None:
+async def test_kept_signatures_of_another_image_are_rejected(stand: Stand, tmp_path: Path) -> None:
     other = image_of([(gzip.compress(HELLO, 1), GZIP)])
     assert other.digest != IMAGE.digest
     where = put(stand.registry, other, "other")
@@ -194,7 +194,7 @@ async def test_signatures_of_another_image_do_not_help(stand: Stand, tmp_path: P
     assert caught.value.reason is RejectionReason.SUBJECT_MISMATCH
 
 
-async def test_cards_are_judged_as_well(stand: Stand) -> None:
+async def test_reverification_checks_card_compatibility(stand: Stand) -> None:
     node = await resolve_cards(("cuda:90",), None, None)
     with pytest.raises(CacheError, match="fits none of the cards"):
         await judge_again(stand.request(60, node=node))

@@ -57,7 +57,7 @@ def content(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def test_all_files_are_there_writable_for_everybody_and_as_old_as_they_were(cache, target):
+def test_copy_has_all_files_world_writable_with_original_times(cache, target):
     done = make_private_copy(cache, target)
     assert content(target) == content(cache)
     assert (done.files, done.size_bytes, done.skipped) == (
@@ -77,7 +77,7 @@ def test_all_files_are_there_writable_for_everybody_and_as_old_as_they_were(cach
     assert {path.stat().st_mtime_ns for path in target.rglob("[!.]*")} == {LONG_AGO}
 
 
-def test_a_whole_copy_stays_as_the_workload_changed_it(cache, target):
+def test_complete_copy_keeps_changes_of_workload(cache, target):
     first = make_private_copy(cache, target)
     (target / "hash" / "k.cubin").write_bytes(b"mine")
     (target / "top").unlink()
@@ -87,7 +87,7 @@ def test_a_whole_copy_stays_as_the_workload_changed_it(cache, target):
     assert not (target / "top").exists()
 
 
-def test_what_was_begun_is_begun_again(cache, target, monkeypatch):
+def test_incomplete_copy_is_started_again(cache, target, monkeypatch):
     def break_off(*_arguments):
         raise OSError(28, "No space left on device")
 
@@ -102,7 +102,7 @@ def test_what_was_begun_is_begun_again(cache, target, monkeypatch):
 
 
 @pytest.mark.parametrize("closed", [MARKER, "."])
-def test_a_copy_that_the_workload_has_closed_to_others_is_left_to_it(cache, target, monkeypatch, closed):
+def test_copy_that_workload_made_unreadable_is_kept(cache, target, monkeypatch, closed):
     make_private_copy(cache, target)
     (target / "top").write_bytes(b"mine")
     read = Path.read_bytes
@@ -121,7 +121,7 @@ def test_a_copy_that_the_workload_has_closed_to_others_is_left_to_it(cache, targ
     assert (target / "top").read_bytes() == b"mine"
 
 
-def test_what_ninja_built_stays_younger_than_what_it_was_built_of(cache, target):
+def test_copy_preserves_time_order_of_ninja_outputs(cache, target):
     folder = cache / "hash"
     folder.chmod(0o755)
     order = ["op.cu", "op.o", "op.so", "vllm_compile_cache.py", ".ninja_log"]
@@ -136,7 +136,7 @@ def test_what_ninja_built_stays_younger_than_what_it_was_built_of(cache, target)
 
 
 @pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not on PATH")
-def test_ninja_itself_finds_nothing_to_do_in_a_copy(cache, target):
+def test_ninja_has_no_work_to_do_in_copy(cache, target):
     folder = cache / "hash"
     folder.chmod(0o755)
     (folder / "op.cu").write_text("source")
@@ -156,21 +156,21 @@ def ninja(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["data", ".hidden"])
-def test_a_folder_that_holds_something_else_is_not_touched(cache, target, name):
+def test_folder_with_unexpected_files_is_not_modified(cache, target, name):
     (target / name).write_bytes(b"somebody's")
     with pytest.raises(CacheError, match="but no unfinished copy"):
         make_private_copy(cache, target)
     assert (target / name).read_bytes() == b"somebody's"
 
 
-def test_a_disk_of_its_own_may_be_either(cache, target):
+def test_lost_and_found_folders_are_ignored_in_source_and_target(cache, target):
     (target / "lost+found").mkdir()
     cache.chmod(0o755)
     (cache / "lost+found").mkdir(mode=0)
     assert make_private_copy(cache, target).files == 4
 
 
-def test_what_a_filled_volume_holds_for_who_filled_it_is_left_out(cache, target, monkeypatch):
+def test_copy_omits_internal_folder_of_filled_volume(cache, target, monkeypatch):
     # As in the volumes of `accelkit cache fill`: another user's lock, which root alone could read besides.
     cache.chmod(0o755)
     (cache / ".accelkit").mkdir()
@@ -189,7 +189,7 @@ def test_what_a_filled_volume_holds_for_who_filled_it_is_left_out(cache, target,
     assert not (target / ".accelkit").exists()
 
 
-def test_links_and_pipes_are_left_out_and_counted(cache, target, tmp_path):
+def test_links_and_pipes_are_skipped_and_counted(cache, target, tmp_path):
     (tmp_path / "secret").write_bytes(b"elsewhere")
     cache.chmod(0o755)
     (cache / "file").symlink_to(tmp_path / "secret")
@@ -201,7 +201,7 @@ def test_links_and_pipes_are_left_out_and_counted(cache, target, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["shared blocks", "copies within the kernel"])
-def test_a_file_system_without_them_is_copied_all_the_same(cache, target, monkeypatch, missing):
+def test_copy_falls_back_if_copy_file_range_fails_or_copies_nothing(cache, target, monkeypatch, missing):
     if missing == "copies within the kernel":
 
         def refuse(*_arguments):
@@ -214,20 +214,20 @@ def test_a_file_system_without_them_is_copied_all_the_same(cache, target, monkey
     assert content(target) == content(cache)
 
 
-def test_group_files_name_the_files_of_the_copy(cache, target):
+def test_group_files_reference_files_of_copy(cache, target):
     make_private_copy(cache, target, MovedTree("/seen"))
     group = json.loads((target / "hash" / "__grp__k.json").read_text())
     assert group["child_paths"] == {"k.cubin": "/seen/hash/k.cubin", "k.json": "/seen/hash/k.json"}
     assert (target / "hash" / "__grp__k.json").stat().st_mtime_ns == LONG_AGO
 
 
-def test_trees_that_are_seen_elsewhere_are_named_there(cache, target):
+def test_group_files_reference_mount_path_of_their_tree(cache, target):
     make_private_copy(cache, target, MovedTree("/seen", {"hash": "/root/.triton"}))
     group = json.loads((target / "hash" / "__grp__k.json").read_text())
     assert group["child_paths"]["k.cubin"] == "/root/.triton/k.cubin"
 
 
-def test_vllms_list_names_the_files_of_the_copy_or_there_is_none(cache, target):
+def test_vllm_index_is_relocated_and_index_with_missing_file_is_rejected(cache, target):
     cache.chmod(0o755)
     listed = cache / "vllm_compile_cache.py"
     listed.write_text("{(None, 0, 'inductor'): ('key', '/build/hash/k.cubin')}\n")
@@ -240,7 +240,7 @@ def test_vllms_list_names_the_files_of_the_copy_or_there_is_none(cache, target):
         make_private_copy(cache, other, MovedTree("/seen"))
 
 
-def test_too_little_room_is_known_before_anything_is_written(cache, target, monkeypatch):
+def test_insufficient_disk_space_is_detected_before_writing(cache, target, monkeypatch):
     room = os.statvfs(target)
     monkeypatch.setattr(os, "statvfs", lambda _path: os.statvfs_result((*room[:4], 1, *room[5:])))
     with pytest.raises(CacheError, match=r"needs \d+ bytes, but .* has \d+ bytes free.*read-only without a copy"):
@@ -248,12 +248,12 @@ def test_too_little_room_is_known_before_anything_is_written(cache, target, monk
     assert list(target.iterdir()) == []
 
 
-def test_a_copy_that_takes_too_long_ends(cache, target):
+def test_copy_is_aborted_at_time_limit(cache, target):
     with pytest.raises(CacheError, match="within the time limit"):
         make_private_copy(cache, target, seconds=-1)
 
 
-def test_the_command_says_what_it_did_and_what_is_wrong(cache, target):
+def test_private_copy_command_reports_result_and_errors(cache, target):
     arguments = ["cache", "private-copy", "--from", str(cache), "--to", str(target)]
     done = CliRunner().invoke(main, [*arguments, "--mount-path", "/seen", "--tree", "hash=/root/.triton"])
     assert (done.exit_code, done.output) == (

@@ -87,7 +87,7 @@ async def protected(registry: HostileRegistry, base: Path) -> Place:
 
 
 @pytest.mark.usefixtures("able")
-async def test_nobody_writes_a_protected_cache_and_everybody_reads_it(
+async def test_protected_cache_is_readable_and_cannot_be_modified(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     place = await protected(hostile_registry, base)
@@ -99,16 +99,14 @@ async def test_nobody_writes_a_protected_cache_and_everybody_reads_it(
 
 
 @pytest.mark.usefixtures("able")
-async def test_protection_leaves_times_since_what_ninja_built_must_not_look_older(
-    hostile_registry: HostileRegistry, base: Path
-) -> None:
+async def test_protection_preserves_file_times(hostile_registry: HostileRegistry, base: Path) -> None:
     place = (await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base))).place
     os.utime(place.cache / "K/k.json", (1_000_000_000, 1_000_000_000))
     assert protect(place.cache).state is ProtectionState.PROTECTED
     assert (place.cache / "K/k.json").stat().st_mtime == 1_000_000_000
 
 
-async def test_without_being_asked_nothing_is_protected(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_cache_is_not_protected_by_default(hostile_registry: HostileRegistry, base: Path) -> None:
     place = (await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base))).place
     assert not is_protected(place.cache)
     for attempt in ("add", "write"):
@@ -116,7 +114,7 @@ async def test_without_being_asked_nothing_is_protected(hostile_registry: Hostil
 
 
 @pytest.mark.usefixtures("able")
-async def test_files_are_protected_before_anybody_can_see_them(
+async def test_files_are_protected_before_cache_becomes_visible(
     hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[list[str]] = []
@@ -133,7 +131,7 @@ async def test_files_are_protected_before_anybody_can_see_them(
 
 
 @pytest.mark.usefixtures("able")
-async def test_the_record_of_a_protected_cache_is_renewed(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_record_of_protected_cache_can_be_rewritten(hostile_registry: HostileRegistry, base: Path) -> None:
     place = await protected(hostile_registry, base)
     record = read_completed(place)
     assert record is not None
@@ -142,7 +140,7 @@ async def test_the_record_of_a_protected_cache_is_renewed(hostile_registry: Host
 
 
 @pytest.mark.usefixtures("able")
-async def test_a_protected_folder_that_is_not_whole_is_replaced(hostile_registry: HostileRegistry, base: Path) -> None:
+async def test_incomplete_protected_cache_is_replaced(hostile_registry: HostileRegistry, base: Path) -> None:
     place = await protected(hostile_registry, base)
     (place.folder / "complete.json").unlink()
     assert read_completed(await protected(hostile_registry, base)) is not None
@@ -153,7 +151,7 @@ async def test_a_protected_folder_that_is_not_whole_is_replaced(hostile_registry
 @pytest.mark.usefixtures("able")
 @pytest.mark.parametrize("step", range(4))
 @pytest.mark.parametrize("work", ["protect", "unprotect"])
-async def test_what_a_kill_at_any_step_leaves_is_cleared(
+async def test_extraction_recovers_after_kill_during_protect_or_unprotect(
     hostile_registry: HostileRegistry, base: Path, step: int, work: str
 ) -> None:
     image = put_layers(hostile_registry, [LAYER])
@@ -171,7 +169,7 @@ async def test_what_a_kill_at_any_step_leaves_is_cleared(
 
 
 @pytest.mark.usefixtures("able")
-async def test_what_others_left_protected_is_cleared_by_the_next_extraction(
+async def test_extraction_deletes_protected_leftovers_of_other_images(
     hostile_registry: HostileRegistry, base: Path
 ) -> None:
     other = (await extract(hostile_registry, unsigned(put_layers(hostile_registry, [LAYER]), base, protect=True))).place
@@ -189,7 +187,7 @@ async def test_what_others_left_protected_is_cleared_by_the_next_extraction(
         (errno.EIO, ProtectionState.FAILED, "Input/output error"),
     ],
 )
-async def test_where_it_is_not_possible_the_cache_is_extracted_and_the_reason_is_known(
+async def test_failed_protection_is_reported_and_cache_is_extracted(
     hostile_registry: HostileRegistry,
     base: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -217,7 +215,7 @@ def refuse_flags(refuse: Callable[..., None], real: Callable[..., Any] = fcntl.i
 
 
 @pytest.mark.usefixtures("able")
-async def test_whoever_may_not_delete_protected_files_is_told_what_to_do(
+async def test_failed_deletion_of_protected_files_reports_required_capability(
     hostile_registry: HostileRegistry, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = await protected(hostile_registry, base)

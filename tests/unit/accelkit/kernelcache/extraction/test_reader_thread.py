@@ -30,17 +30,17 @@ def no_thread_is_left():
     assert left == []
 
 
-async def test_the_thread_sees_every_chunk_in_order() -> None:
+async def test_thread_receives_every_chunk_in_order() -> None:
     chunks = [bytes([number]) for number in range(100)]
     assert await run_in_thread(stream(*chunks), b"".join) == b"".join(chunks)
 
 
-async def test_an_error_of_the_stream_goes_before_the_one_it_causes() -> None:
+async def test_stream_error_takes_precedence_over_worker_error() -> None:
     with pytest.raises(RegistryError, match="broke off"):
         await run_in_thread(stream(b"x", error=RegistryError("it broke off")), list)
 
 
-async def test_an_error_of_the_work_ends_the_stream() -> None:
+async def test_worker_error_closes_stream() -> None:
     closed = asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
@@ -60,7 +60,7 @@ async def test_an_error_of_the_work_ends_the_stream() -> None:
     assert closed.is_set()
 
 
-async def test_work_that_swallows_the_end_of_a_failed_stream_does_not_end_well() -> None:
+async def test_stream_error_is_raised_if_worker_swallows_error() -> None:
     def work(chunks: Iterator[bytes]) -> str:
         try:
             list(chunks)
@@ -72,7 +72,7 @@ async def test_work_that_swallows_the_end_of_a_failed_stream_does_not_end_well()
         await run_in_thread(stream(b"x", error=RegistryError("another digest")), work)
 
 
-async def test_work_that_is_done_before_the_stream_does_not_end_well() -> None:
+async def test_worker_that_returns_before_end_of_stream_raises_error() -> None:
     async def late() -> AsyncGenerator[bytes, None]:
         yield b"x"
         await asyncio.to_thread(done.wait, DEADLINE)
@@ -92,7 +92,7 @@ async def test_work_that_is_done_before_the_stream_does_not_end_well() -> None:
         await run_in_thread(late(), work)
 
 
-async def test_no_more_lies_between_than_a_few_chunks() -> None:
+async def test_queue_between_stream_and_thread_is_bounded() -> None:
     sent = 0
     looked = threading.Event()
 
@@ -119,7 +119,7 @@ async def test_no_more_lies_between_than_a_few_chunks() -> None:
     await looking
 
 
-async def test_a_cancelled_stream_ends_its_thread() -> None:
+async def test_cancellation_ends_worker_thread() -> None:
     ended = threading.Event()
     begun = asyncio.Event()
 
@@ -142,7 +142,7 @@ async def test_a_cancelled_stream_ends_its_thread() -> None:
     assert ended.is_set()
 
 
-async def test_a_thread_is_waited_for_however_often_that_is_cancelled() -> None:
+async def test_repeated_cancellation_waits_for_thread() -> None:
     begun, go_on = threading.Event(), threading.Event()
     ended = False
 
@@ -164,7 +164,7 @@ async def test_a_thread_is_waited_for_however_often_that_is_cancelled() -> None:
     assert ended
 
 
-async def test_what_a_thread_raises_comes_back() -> None:
+async def test_exception_of_thread_is_raised_in_caller() -> None:
     def work() -> None:
         raise CacheError("no")
 
@@ -172,7 +172,7 @@ async def test_what_a_thread_raises_comes_back() -> None:
         await run_to_completion(work)
 
 
-async def test_many_streams_at_once_do_not_take_the_threads_that_their_chunks_need() -> None:
+async def test_concurrent_streams_do_not_exhaust_thread_pool() -> None:
     async def hashed() -> AsyncGenerator[bytes, None]:
         for _ in range(3):
             # As the registry's client hashes a chunk while the next one comes.

@@ -21,7 +21,7 @@ from accelkit.kernelcache.formats.backends import find_backend, find_vendor_back
         ("intel", "Data Center GPU Max 1550", None),
     ],
 )
-def test_an_architecture_follows_only_from_an_unambiguous_name(vendor, model, architecture):
+def test_architecture_is_derived_only_from_unambiguous_model_name(vendor, model, architecture):
     assert find_vendor_backend(vendor).find_architecture(model) == architecture
 
 
@@ -32,22 +32,22 @@ def test_each_vendor_has_its_backend(vendor, backend):
     assert find_vendor_backend(vendor).name == backend
 
 
-def test_a_vendor_without_a_backend_has_none():
+def test_vendor_without_backend_returns_none():
     assert find_vendor_backend("enflame") is None
 
 
 @pytest.mark.parametrize(("name", "found"), [("rocm", "hip"), ("ROCm", "hip"), ("level_zero", "xpu"), ("CUDA", "cuda")])
-def test_a_backend_is_found_by_its_aliases_in_any_case(name, found):
+def test_backend_is_found_by_alias_in_any_case(name, found):
     assert find_backend(name).name == found
 
 
-def test_an_unknown_backend_has_its_name_and_promises_nothing():
+def test_unknown_backend_keeps_its_name_without_capabilities():
     backend = find_backend("MUSA")
     assert (backend.name, backend.cuda_toolkit, backend.find_warp_size("31")) == ("musa", False, None)
     assert backend.is_same_architecture("mp_31", "mp_31")
 
 
-def test_no_name_vendor_or_card_is_of_two_backends_or_architectures():
+def test_names_vendors_and_models_are_unique_across_backends():
     backends = load_backends()
     names = [name for each in backends for name in (each.name, *each.aliases)]
     vendors = [vendor for each in backends for vendor in each.vendors]
@@ -68,12 +68,12 @@ def test_no_name_vendor_or_card_is_of_two_backends_or_architectures():
         ("xpu", "pvc", None),
     ],
 )
-def test_a_warp_size_follows_from_the_architecture(backend, architecture, threads):
+def test_warp_size_is_derived_from_architecture(backend, architecture, threads):
     assert find_backend(backend).find_warp_size(architecture) == threads
 
 
 @pytest.mark.parametrize(
     ("backend", "given", "written"), [("cuda", "90", "sm_90"), ("cuda", "sm_90", "sm_90"), ("hip", "gfx942", "gfx942")]
 )
-def test_an_architecture_gets_the_prefix_of_its_backend_once(backend, given, written):
+def test_architecture_prefix_is_added_once(backend, given, written):
     assert find_backend(backend).add_prefix(given) == written

@@ -29,7 +29,7 @@ async def read(registry: HostileRegistry, image: Reference) -> CacheImage:
         return await read_cache_image(client, image, await client.read_manifest(image))
 
 
-async def test_no_layer_is_fetched(hostile_registry: HostileRegistry) -> None:
+async def test_reading_cache_image_fetches_no_layer(hostile_registry: HostileRegistry) -> None:
     image = put(hostile_registry, image_of([LAYER]))
     found = await read(hostile_registry, image)
     assert found.reference == image
@@ -71,7 +71,7 @@ async def test_no_layer_is_fetched(hostile_registry: HostileRegistry) -> None:
     ],
     ids=["triton", "vllm", "habana", "oldest"],
 )
-async def test_labels_of_mcv_are_read(
+async def test_mcv_labels_are_read(
     hostile_registry: HostileRegistry, labels: dict[str, str], cache_format: str, arch: str | None
 ) -> None:
     found = await read(hostile_registry, put(hostile_registry, image_of([LAYER], labels)))
@@ -79,14 +79,14 @@ async def test_labels_of_mcv_are_read(
     assert [target.arch for target in found.labels.targets] == [arch]
 
 
-async def test_the_only_image_of_an_index_is_taken_whatever_its_cpu(hostile_registry: HostileRegistry) -> None:
+async def test_single_image_of_index_is_selected_for_any_cpu(hostile_registry: HostileRegistry) -> None:
     only = image_of([LAYER], architecture="s390x")
     put(hostile_registry, only, None)
     index = index_of((only, for_cpu("s390x")), (only, UNKNOWN))
     assert (await read(hostile_registry, put(hostile_registry, index))).reference.digest == only.digest
 
 
-async def test_of_several_the_one_for_this_cpu_is_taken(hostile_registry: HostileRegistry) -> None:
+async def test_image_for_host_cpu_is_selected_from_index(hostile_registry: HostileRegistry) -> None:
     images = [image_of([LAYER], architecture=name) for name in ("s390x", read_host_architecture())]
     for each in images:
         put(hostile_registry, each, None)
@@ -97,7 +97,7 @@ async def test_of_several_the_one_for_this_cpu_is_taken(hostile_registry: Hostil
 
 
 @pytest.mark.parametrize("platforms", [[for_cpu("s390x"), for_cpu("ppc64le")], [None, None], []])
-async def test_an_index_without_an_image_for_this_cpu_is_refused(
+async def test_index_without_image_for_host_cpu_is_rejected(
     hostile_registry: HostileRegistry, platforms: list[dict[str, str] | None]
 ) -> None:
     image = image_of([LAYER])
@@ -107,7 +107,7 @@ async def test_an_index_without_an_image_for_this_cpu_is_refused(
         await read(hostile_registry, put(hostile_registry, index))
 
 
-async def test_an_index_of_indexes_is_refused(hostile_registry: HostileRegistry) -> None:
+async def test_nested_index_is_rejected(hostile_registry: HostileRegistry) -> None:
     image = image_of([LAYER])
     inner = index_of((image, None))
     for each in (image, inner):
@@ -124,7 +124,7 @@ async def test_an_index_of_indexes_is_refused(hostile_registry: HostileRegistry)
         ([LAYER, (b"x", "text/plain")], "text/plain"),
     ],
 )
-async def test_what_has_other_layers_is_no_cache_image(
+async def test_image_with_missing_or_unsupported_layers_is_rejected(
     hostile_registry: HostileRegistry, layers: list[tuple[bytes, str]], why: str
 ) -> None:
     with pytest.raises(CacheError, match=rf"is not a cache image: its layers are .*{why}.*; build it with"):
@@ -132,12 +132,12 @@ async def test_what_has_other_layers_is_no_cache_image(
 
 
 @pytest.mark.parametrize("config", [b"not JSON", b"[]", b'{"config": {"Labels": {"a": 1}}}', b"\xff"])
-async def test_a_configuration_that_cannot_be_read_is_refused(hostile_registry: HostileRegistry, config: bytes) -> None:
+async def test_malformed_image_configuration_is_rejected(hostile_registry: HostileRegistry, config: bytes) -> None:
     with pytest.raises(CacheError, match="cannot decode the configuration"):
         await read(hostile_registry, put(hostile_registry, with_config(config)))
 
 
-async def test_a_configuration_of_5_mb_is_not_fetched(hostile_registry: HostileRegistry) -> None:
+async def test_configuration_over_size_limit_is_not_fetched(hostile_registry: HostileRegistry) -> None:
     image = put(hostile_registry, with_config(b" " * (5 << 20)))
     with pytest.raises(RegistryError, match="at most 4194304 are allowed"):
         await read(hostile_registry, image)
@@ -151,7 +151,7 @@ def with_config(config: bytes) -> Artifact:
     return Artifact(json.dumps(document).encode(), (config, LAYER[0]), MANIFEST)
 
 
-async def test_labels_over_their_limits_are_refused(hostile_registry: HostileRegistry) -> None:
+async def test_labels_over_size_limit_are_rejected(hostile_registry: HostileRegistry) -> None:
     labels = LABELS | {"cache.triton.image/summary": " " * 70_000}
     with pytest.raises(CacheError, match="is longer than"):
         await read(hostile_registry, put(hostile_registry, image_of([LAYER], labels)))

@@ -45,7 +45,7 @@ def _written(folder: Path, **options) -> dict[str, str]:
     return write_labels(read_cache(folder, cpu_architecture="amd64"), title="my-cache", **options)
 
 
-def test_a_triton_cache_has_mcvs_labels(tmp_path: Path) -> None:
+def test_triton_cache_has_mcv_labels(tmp_path: Path) -> None:
     written = _written(triton_kernel(tmp_path))
     size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert written == {
@@ -58,7 +58,7 @@ def test_a_triton_cache_has_mcvs_labels(tmp_path: Path) -> None:
     assert list(written) == sorted(written)
 
 
-def test_a_vllm_cache_has_mcvs_labels_for_mounting(tmp_path: Path) -> None:
+def test_vllm_cache_has_mcv_mount_labels(tmp_path: Path) -> None:
     written = _written(vllm_triton(tmp_path))
     assert {name: text for name, text in written.items() if name.startswith("io.kserve.km/")} == {
         "io.kserve.km/framework": "vllm",
@@ -92,7 +92,7 @@ INDEX = b"{(None, 0, 'inductor'): ('f', '/home/me/.cache/vllm/torch_compile_cach
     ],
     ids=["group", "index", "disagree", "elsewhere", "not-plain", "root", "names-alone", "malformed"],
 )
-def test_a_vllm_cache_is_mounted_where_its_files_say_that_they_lie(tmp_path: Path, files, root: str) -> None:
+def test_mount_path_of_vllm_cache_is_derived_from_its_files(tmp_path: Path, files, root: str) -> None:
     vllm_binary(tmp_path)
     write(tmp_path / "torch_compile_cache/h/rank_0_0/inductor_cache/a.py", b"a")
     for name, content in files.items():
@@ -101,7 +101,7 @@ def test_a_vllm_cache_is_mounted_where_its_files_say_that_they_lie(tmp_path: Pat
     assert written == f"VLLM_CACHE_ROOT={root or '/home/kserve/.cache/vllm'}"
 
 
-def test_unknown_hardware_is_written_as_mcv_writes_it(tmp_path: Path) -> None:
+def test_unknown_hardware_is_written_in_mcv_format(tmp_path: Path) -> None:
     written = _written(vllm_binary(tmp_path))
     assert written["cache.vllm.image/summary"] == (
         '{"targets":[{"backend":"cuda","arch":"","warp_size":32,"cuda_version":"12.9"}]}'
@@ -109,7 +109,7 @@ def test_unknown_hardware_is_written_as_mcv_writes_it(tmp_path: Path) -> None:
     assert written["accelkit.io/cache-cuda-versions"] == "12.9"
 
 
-def test_models_compiled_ahead_of_time_are_mounted_in_their_own_folder(tmp_path: Path) -> None:
+def test_aot_models_are_mounted_in_aot_subfolder(tmp_path: Path) -> None:
     written = _written(vllm_bundle(tmp_path))
     assert written["io.kserve.km/cache-mount-subpath"] == "torch_compile_cache/torch_aot_compile"
     assert written["io.kserve.km/cache-hash"] == AOT_HASH
@@ -117,7 +117,7 @@ def test_models_compiled_ahead_of_time_are_mounted_in_their_own_folder(tmp_path:
     assert written["cache.vllm.image/summary"] == '{"targets":[]}'
 
 
-def test_a_habana_cache_has_mcvs_labels(tmp_path: Path) -> None:
+def test_habana_cache_has_mcv_labels(tmp_path: Path) -> None:
     written = _written(habana(tmp_path))
     assert written["cache.habana.image/entry-count"] == "2"
     assert written["cache.habana.image/summary"] == '{"targets":[{"backend":"hpu","arch":"","warp_size":0}]}'
@@ -128,14 +128,14 @@ def test_a_habana_cache_has_mcvs_labels(tmp_path: Path) -> None:
     )
 
 
-def test_the_cpu_is_told_of_caches_with_launchers_only(tmp_path: Path) -> None:
+def test_cpu_label_is_written_only_for_cache_with_launchers(tmp_path: Path) -> None:
     assert "accelkit.io/cache-cpu-architecture" not in _written(triton_kernel(tmp_path))
     write(tmp_path / "L" / "cuda_utils.so", b"\x7fELF")
     assert _written(tmp_path)["accelkit.io/cache-cpu-architecture"] == "amd64"
 
 
 @pytest.mark.parametrize("make", [triton_kernel, cuda_kernel, vllm_triton, vllm_binary, vllm_bundle, habana])
-def test_what_is_written_is_read_back(tmp_path: Path, make) -> None:
+def test_written_labels_are_read_back(tmp_path: Path, make) -> None:
     write(make(tmp_path) / "L" / "cuda_utils.so", b"\x7fELF")
     cache = read_cache(tmp_path, cpu_architecture="arm64")
     read = read_labels(write_labels(cache, title="t", gpu_product="NVIDIA H100 80GB HBM3"))
@@ -146,7 +146,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, make) -> None:
     assert read.gpu_product == "NVIDIA H100 80GB HBM3"
 
 
-def test_mcvs_labels_are_read() -> None:
+def test_mcv_labels_of_vllm_cache_are_read() -> None:
     read = read_labels(VLLM)
     assert (read.format, read.cache_formats, read.hashes) == ("vllm", ("binary",), ("d4ec7c2a7d", "edf531ca35"))
     assert read.mounts == MountPlan(
@@ -154,18 +154,18 @@ def test_mcvs_labels_are_read() -> None:
     )
 
 
-def test_a_drivers_version_in_place_of_a_ptx_version_says_nothing() -> None:
+def test_driver_version_in_place_of_ptx_version_is_ignored() -> None:
     assert read_labels(VLLM).targets == (Target("cuda", "sm_75", 32, None, "12.9"),)
 
 
-def test_split_captures_are_read_with_their_extra_mounts() -> None:
+def test_split_capture_labels_provide_extra_mounts() -> None:
     read = read_labels({**VLLM, "io.kserve.km/cache-mounts": EXTRA, "io.kserve.km/split-cache-capture": "true"})
     assert read.split_capture
     assert read.mounts is not None
     assert read.mounts.mounts[1:] == (Mount("triton", "/tmp/triton", "TRITON_CACHE_DIR", writable=True),)
 
 
-def test_habanas_root_ends_before_its_settings() -> None:
+def test_habana_root_path_excludes_its_settings() -> None:
     read = read_labels(
         {
             "cache.habana.image/summary": '{"targets":[{"backend":"hpu","arch":"","warp_size":0}]}',
@@ -178,40 +178,40 @@ def test_habanas_root_ends_before_its_settings() -> None:
     assert read.targets == (Target("hpu"),)
 
 
-def test_a_summary_of_null_has_no_targets() -> None:
+def test_null_summary_has_no_targets() -> None:
     assert read_labels({"cache.vllm.image/summary": "null"}).targets == ()
 
 
-def test_the_oldest_images_tell_their_target_in_single_labels() -> None:
+def test_target_is_read_from_single_labels_of_oldest_images() -> None:
     oldest = {"cache.triton.image/backend": "hip", "cache.triton.image/arch": "gfx90a", "cache.triton.image/hash": "x"}
     assert read_labels(oldest) == ImageLabels(format="triton", targets=(Target("hip", "gfx90a"),))
 
 
-def test_an_architecture_that_mcv_did_not_know_is_unknown() -> None:
+def test_unknown_architecture_of_mcv_is_read_as_none() -> None:
     summary = '{"targets":[{"backend":"hip","arch":"Unknown architecture","warp_size":64}]}'
     assert read_labels({"cache.triton.image/summary": summary}).targets == (Target("hip", None, 64),)
 
 
 @pytest.mark.parametrize("title", ["t" * 129, "\x1b[31m"])
-def test_an_odd_title_is_left_out(title: str) -> None:
+def test_invalid_title_is_ignored(title: str) -> None:
     assert read_labels({**VLLM, "org.opencontainers.image.title": title}).title == ""
 
 
-def test_labels_that_would_not_be_read_are_not_written(tmp_path: Path) -> None:
+def test_writer_rejects_labels_that_reader_rejects(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="cache-gpu-product"):
         _written(triton_kernel(tmp_path), gpu_product="H100\n")
 
 
-def test_a_type_that_is_not_known_keeps_its_name() -> None:
+def test_unknown_cache_type_keeps_its_name() -> None:
     assert read_labels({"io.kserve.km/cache-type": "jax-persistent"}).format == "jax-persistent"
 
 
 @pytest.mark.parametrize("type_label", ["vllm", "Torch-Compile"])
-def test_the_type_may_be_told_in_several_words(type_label: str) -> None:
+def test_cache_type_aliases_are_accepted(type_label: str) -> None:
     assert read_labels({"io.kserve.km/cache-type": type_label}).format == "vllm"
 
 
-def test_labels_of_other_images_are_refused() -> None:
+def test_image_without_cache_labels_is_rejected() -> None:
     with pytest.raises(CacheError, match="no labels of a kernel cache"):
         read_labels({"org.opencontainers.image.title": "nginx"})
 
@@ -256,13 +256,13 @@ def _mount(**changes) -> str:
         ("accelkit.io/cache-gpu-product", "H100\n"),
     ],
 )
-def test_garbage_is_refused_with_the_labels_name(name: str, text: str) -> None:
+def test_invalid_label_is_rejected_with_its_name(name: str, text: str) -> None:
     with pytest.raises(CacheError, match=f"label {name}"):
         read_labels({**VLLM, name: text})
 
 
 @given(st.dictionaries(st.sampled_from([*VLLM, "io.kserve.km/cache-mounts"]), st.text()))
-def test_any_text_is_read_or_refused(texts: dict[str, str]) -> None:
+def test_any_label_text_is_parsed_or_rejected(texts: dict[str, str]) -> None:
     try:
         read = read_labels({**VLLM, **texts})
     except CacheError:

@@ -35,7 +35,7 @@ def _dummy_key(triton_key: str, target: str, options: str) -> str:
     return _sha256("-".join([triton_key, *parts]))
 
 
-def test_a_kernel_is_written_without_what_mcv_leaves_out(tmp_path: Path) -> None:
+def test_kernel_is_written_without_fields_that_mcv_omits(tmp_path: Path) -> None:
     options = '{"debug":false,"num_stages":2,"num_warps":4,"ptx":0}'
     assert _written(triton_kernel(tmp_path)) == {
         "triton": [
@@ -52,21 +52,21 @@ def test_a_kernel_is_written_without_what_mcv_leaves_out(tmp_path: Path) -> None
     }
 
 
-def test_the_dummy_key_depends_on_the_triton_that_compiled(tmp_path: Path) -> None:
+def test_dummy_key_depends_on_triton_key(tmp_path: Path) -> None:
     (kernel,) = _written(cuda_kernel(tmp_path, ptx_version=84, debug=True), triton_key="3.2.0-abc")["triton"]
     options = '{"debug":true,"num_stages":2,"num_warps":4,"ptx":84}'
     assert kernel["dummy_key"] == _dummy_key("3.2.0-abc", "cuda-75-32", options)
     assert (kernel["ptx_version"], kernel["debug"], kernel["arch"]) == (84, True, "75")
 
 
-def test_vllms_kernels_stand_within_their_hash(tmp_path: Path) -> None:
+def test_kernels_of_vllm_cache_are_nested_in_hash_entry(tmp_path: Path) -> None:
     (entry,) = _written(vllm_triton(tmp_path))["vllm"]
     assert (entry["vllmHash"], entry["cacheFormat"]) == (VLLM_HASH, "triton")
     assert [kernel["hash"] for kernel in entry["triton"]] == [KERNEL_HASH]
     assert not {"binary", "aot_compile"} & entry.keys()
 
 
-def test_compiled_pieces_are_written_with_their_factors(tmp_path: Path) -> None:
+def test_compiled_artifacts_are_written_with_key_factors(tmp_path: Path) -> None:
     (entry,) = _written(vllm_binary(tmp_path))["vllm"]
     assert entry["binary"] == [
         {
@@ -84,7 +84,7 @@ def test_compiled_pieces_are_written_with_their_factors(tmp_path: Path) -> None:
     ]
 
 
-def test_a_bundle_is_written_as_mega_aot(tmp_path: Path) -> None:
+def test_model_bundle_is_written_as_mega_aot(tmp_path: Path) -> None:
     (entry,) = _written(vllm_bundle(tmp_path))["vllm"]
     assert entry == {
         "vllmHash": AOT_HASH,
@@ -101,7 +101,7 @@ def test_a_bundle_is_written_as_mega_aot(tmp_path: Path) -> None:
     }
 
 
-def test_a_recipe_is_written_with_both_sizes(tmp_path: Path) -> None:
+def test_recipe_is_written_with_recipe_and_metadata_sizes(tmp_path: Path) -> None:
     first = _written(habana(tmp_path))["habana"][0]
     assert first == {
         "graphHash": "1234",

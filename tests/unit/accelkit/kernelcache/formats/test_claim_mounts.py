@@ -41,7 +41,7 @@ def split(*trees: dict) -> dict[str, str]:
     }
 
 
-def test_the_root_of_vllm_is_mounted_whole() -> None:
+def test_vllm_root_is_mounted_at_requested_path() -> None:
     labels = read_labels(VLLM)
     assert find_capture_path(labels) == "/tmp/vllm"
     assert list_mounts(labels, "/home/vllm/.cache/vllm") == (
@@ -49,7 +49,7 @@ def test_the_root_of_vllm_is_mounted_whole() -> None:
     )
 
 
-def test_each_tree_of_a_split_capture_has_its_path_and_its_variable() -> None:
+def test_each_tree_of_split_capture_has_path_and_variable() -> None:
     mounts = list_mounts(read_labels(split(*TREES)), "/cache")
     assert [(each.sub_path, each.variable, each.path) for each in mounts] == [
         ("", "VLLM_CACHE_ROOT", "/cache"),
@@ -63,20 +63,20 @@ def test_each_tree_of_a_split_capture_has_its_path_and_its_variable() -> None:
     assert [each.value for each in mounts] == ["/cache", *(each.path if each.variable else "" for each in mounts[1:])]
 
 
-def test_tritons_folder_is_named_beside_the_root_of_vllm() -> None:
+def test_triton_cache_dir_is_set_within_vllm_root() -> None:
     assert list_variables(read_labels(VLLM), "/cache") == {
         "VLLM_CACHE_ROOT": "/cache",
         "TRITON_CACHE_DIR": "/cache/triton",
     }
 
 
-def test_a_captured_tree_of_triton_is_what_its_variable_names() -> None:
+def test_triton_cache_dir_is_path_of_captured_triton_tree() -> None:
     variables = list_variables(read_labels(split(*TREES)), "/cache")
     assert variables["TRITON_CACHE_DIR"] == "/tmp/triton"
     assert [name for name in variables if name.startswith("VLLM_")] == ["VLLM_CACHE_ROOT"]
 
 
-def test_triton_has_no_labels_of_mounts_and_one_variable() -> None:
+def test_triton_cache_has_one_mount_and_one_variable() -> None:
     labels = read_labels({"cache.triton.image/summary": '{"targets":[]}'})
     assert find_capture_path(labels) is None
     assert list_mounts(labels, "/cache") == (ClaimMount("", "/cache", "TRITON_CACHE_DIR", "/cache"),)
@@ -93,7 +93,7 @@ def test_triton_has_no_labels_of_mounts_and_one_variable() -> None:
         ),
     ],
 )
-def test_habanas_settings_stay_with_another_path(label: dict[str, str], value: str, path: str | None) -> None:
+def test_habana_settings_are_kept_when_path_changes(label: dict[str, str], value: str, path: str | None) -> None:
     labels = read_labels({"io.kserve.km/cache-type": "habana-recipe", **label})
     assert find_capture_path(labels) == path
     assert list_mounts(labels, "/cache") == (
@@ -101,7 +101,7 @@ def test_habanas_settings_stay_with_another_path(label: dict[str, str], value: s
     )
 
 
-def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
+def test_unknown_format_is_mounted_without_variable() -> None:
     labels = read_labels({"io.kserve.km/cache-type": "jax-persistent"})
     assert list_mounts(labels, "/cache") == (ClaimMount("", "/cache"),)
     assert list_variables(labels, "/cache") == {}
@@ -118,7 +118,7 @@ def test_a_format_that_is_not_known_is_mounted_without_a_variable() -> None:
         ("flashinfer/0.2/cached_ops", "/root/.cache/flashinfer/0.2/cached_ops"),
     ],
 )
-def test_files_are_seen_where_their_tree_is_mounted(within: str, seen: str) -> None:
+def test_file_path_is_resolved_within_mounted_tree(within: str, seen: str) -> None:
     assert moved_tree(read_labels(split(*TREES)), "/cache").find_path(within) == seen
 
 
@@ -127,13 +127,13 @@ def moved_tree(labels: ImageLabels, mount_path: str) -> MovedTree:
 
 
 @pytest.mark.parametrize("path", ["/tmp/vllm", "/tmp/triton"])
-def test_two_trees_at_one_path_are_refused(path: str) -> None:
+def test_two_trees_at_one_path_are_rejected(path: str) -> None:
     second = {"subPath": "second", "absPath": path}
     with pytest.raises(CacheError, match="several folders at"):
         read_labels(split(TREES[0], second))
 
 
-def test_a_tree_within_the_root_goes_where_the_root_goes() -> None:
+def test_tree_within_root_moves_with_root() -> None:
     labels = read_labels(split({"subPath": "triton", "absPath": "/tmp/vllm/triton", "env": "TRITON_CACHE_DIR"}))
     assert list_mounts(labels, "/cache")[1] == ClaimMount(
         "triton", "/cache/triton", "TRITON_CACHE_DIR", "/cache/triton"
@@ -157,5 +157,5 @@ def test_a_tree_within_the_root_goes_where_the_root_goes() -> None:
         ("torch_compile_cache/x", "/data/torch_compile_cache", "torch_compile_cache/x"),
     ],
 )
-def test_folders_of_either_layout_lead_to_the_same_files(written: str, capture_path: str, meant: str) -> None:
+def test_sub_paths_of_both_layouts_resolve_to_same_files(written: str, capture_path: str, meant: str) -> None:
     assert translate_sub_path(written, capture_path, ["triton", "deep_gemm"]) == meant

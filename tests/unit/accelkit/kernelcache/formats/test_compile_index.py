@@ -32,13 +32,13 @@ def relocated(document: bytes, *, held: set[str] | None = None, kept: str = "/no
     return relocate_index(document, holds=(HELD if held is None else held).__contains__, locate=locate)
 
 
-def test_paths_become_those_that_workloads_see() -> None:
+def test_artifact_paths_are_relocated_to_mount_path() -> None:
     key = ((1, 2048), 0, "inductor_standalone")
     document = written({key: (PIECE.rsplit("/", 1)[-1], f"/home/ec2-user/.cache/vllm/{PIECE}")})
     assert ast.literal_eval(relocated(document).decode()) == {key: (PIECE.rsplit("/", 1)[-1], f"/cache/{PIECE}")}
 
 
-def test_nothing_but_the_paths_changes() -> None:
+def test_relocation_changes_only_paths() -> None:
     document = (
         f"{{   (None, 0, 'é'): (   'hash',\n  '/a/b/{PIECE}'),  # {PIECE}\n"
         f'    (None, 1, "x"): ["/a/b/{PIECE}", None, 1.5, b\'/raw\', -3],\n'
@@ -48,30 +48,30 @@ def test_nothing_but_the_paths_changes() -> None:
     assert relocated(document.encode()) == wanted.replace("/a/b/", "/cache/").encode()
 
 
-def test_a_list_that_is_right_already_stays_to_the_letter() -> None:
+def test_index_with_correct_paths_is_unchanged() -> None:
     document = b'{1: ("/cache/' + PIECE.encode() + b"\", '')}"
     assert relocated(document) == document
 
 
-def test_the_longest_end_that_the_cache_holds_counts() -> None:
+def test_longest_path_suffix_in_cache_is_used() -> None:
     document = written({0: ("h", "/build/a/x.py")})
     assert b"/cache/build/a/x.py" in relocated(document, held={"x.py", "a/x.py", "build/a/x.py"})
     assert b"'/cache/a/x.py'" in relocated(document, held={"x.py", "a/x.py"})
 
 
-def test_a_tree_that_is_mounted_where_it_was_stays() -> None:
+def test_paths_in_tree_mounted_at_original_path_are_unchanged() -> None:
     document = written({0: ("h", "/tmp/torchinductor_root/x.py")})
     assert relocated(document, kept="/tmp/torchinductor_root") == document
 
 
-def test_what_the_cache_does_not_have_is_refused() -> None:
+def test_path_missing_from_cache_is_rejected() -> None:
     with pytest.raises(CacheError, match=r"names /tmp/elsewhere\.py, which the cache does not contain") as caught:
         relocated(written({0: ("h", "/tmp/elsewhere.py")}))
     assert "whole cache root" in (caught.value.next_step or "")
 
 
 @pytest.mark.parametrize("path", ["/a/../etc/passwd", "/a//b", "/", "/a/./b", "/a\nb", "/" + "x" * 5000])
-def test_a_path_that_is_not_plain_is_refused(path: str) -> None:
+def test_non_canonical_path_is_rejected(path: str) -> None:
     with pytest.raises(CacheError, match="not a plain path"):
         relocated(written({0: ("h", path)}))
 
@@ -95,18 +95,18 @@ def test_a_path_that_is_not_plain_is_refused(path: str) -> None:
         b"{" + b"1:{" * 5000,
     ],
 )
-def test_what_vllm_would_not_have_written_is_refused(document: bytes) -> None:
+def test_index_with_invalid_format_is_rejected(document: bytes) -> None:
     with pytest.raises(CacheError, match=r"vllm_compile_cache\.py"):
         relocated(document)
 
 
-def test_a_list_over_the_limit_is_refused() -> None:
+def test_index_over_size_limit_is_rejected() -> None:
     with pytest.raises(CacheError, match="exceeds the limit"):
         relocated(b"{}" + b" " * MAX_INDEX_BYTES)
 
 
 @given(st.dictionaries(st.tuples(st.integers(), st.text()), st.tuples(st.text(), st.floats(-1e9, 1e9))))
-def test_any_literal_keeps_its_value(cache: dict) -> None:
+def test_relocation_preserves_value_of_any_literal(cache: dict) -> None:
     document = written(cache)
     try:
         after = relocated(document)
@@ -118,7 +118,7 @@ def test_any_literal_keeps_its_value(cache: dict) -> None:
     assert ast.literal_eval(after.decode()) == cache
 
 
-def test_a_list_that_vllm_wrote_names_files_of_its_cache_everywhere() -> None:
+def test_index_written_by_vllm_is_relocated_to_cache_root() -> None:
     root = real_cache("vllm-cache")
     folder = "torch_compile_cache/d4ec7c2a7d/rank_0_0"
     document = (root / folder / "vllm_compile_cache.py").read_bytes()

@@ -38,7 +38,7 @@ def own(variables: dict) -> dict:
     return {name: value for name, value in variables.items() if name in KNOWN}
 
 
-def test_the_label_has_what_was_recorded_without_secrets_and_places(tmp_path: Path) -> None:
+def test_label_contains_recorded_variables_without_secrets_and_paths(tmp_path: Path) -> None:
     hidden = {"VLLM_API_KEY": "s3cret", "VLLM_ASSETS_CACHE": "/root/.cache", "HOME": "x", "VLLM_PLUGINS": ["a"]}
     vllm_binary(tmp_path, **KNOWN, **hidden)
     assert label(tmp_path) == {**KNOWN, "VLLM_TARGET_DEVICE": "cuda", "VLLM_MAIN_CUDA_VERSION": "12.9"}
@@ -46,26 +46,26 @@ def test_the_label_has_what_was_recorded_without_secrets_and_places(tmp_path: Pa
     assert read.variables == read_variables(tmp_path) == label(tmp_path)
 
 
-def test_pieces_that_differ_leave_open_what_they_differ_in(tmp_path: Path) -> None:
+def test_variables_that_differ_between_artifacts_are_omitted(tmp_path: Path) -> None:
     vllm_binary(tmp_path, rank="rank_0_0_dev0", **KNOWN)
     vllm_binary(tmp_path, rank="rank_1_0", **{**KNOWN, "VLLM_USE_V1": False, "VLLM_ATTENTION_BACKEND": "TRITON"})
     wanted = {name: KNOWN[name] for name in ("VLLM_PP_LAYER_PARTITION", "VLLM_FUSED_MOE_CHUNK_SIZE")}
     assert own(label(tmp_path)) == own(read_variables(tmp_path)) == wanted
 
 
-def test_caches_that_record_nothing_have_no_label(tmp_path: Path) -> None:
+def test_cache_without_recorded_variables_has_no_label(tmp_path: Path) -> None:
     cuda_kernel(tmp_path)
     assert label(tmp_path) == read_variables(tmp_path) == {}
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"\xff", b"[" * 5000, b" " * (MAX_FACTORS_BYTES + 1)])
-def test_files_that_cannot_be_read_say_nothing(tmp_path: Path, damage: bytes) -> None:
+def test_unreadable_factor_files_are_ignored(tmp_path: Path, damage: bytes) -> None:
     vllm_binary(tmp_path, **KNOWN)
     write(tmp_path / "torch_compile_cache" / VLLM_HASH / "rank_1_0" / "backbone" / FACTORS, damage)
     assert own(read_variables(tmp_path)) == KNOWN
 
 
-def test_variables_are_written_as_one_would_set_them() -> None:
+def test_variables_are_written_as_environment_values() -> None:
     assert write_texts(KNOWN) == {
         "VLLM_USE_V1": "1",
         "VLLM_PP_LAYER_PARTITION": "",
@@ -87,12 +87,12 @@ def test_variables_are_written_as_one_would_set_them() -> None:
         json.dumps({f"VLLM_{number}": 1 for number in range(513)}),
     ],
 )
-def test_a_label_that_is_not_what_it_may_be_is_refused(text: str) -> None:
+def test_invalid_variables_label_is_rejected(text: str) -> None:
     with pytest.raises(CacheError, match=f"label {LABEL}"):
         read_labels({"io.kserve.km/cache-type": "torch-compile", LABEL: text})
 
 
-def test_what_a_node_tells_is_bounded_by_bytes_and_holds_no_odd_name():
+def test_bound_texts_limits_bytes_and_drops_invalid_variables():
     many = {f"VLLM_{number:03}": "x" * 250 for number in range(100)}
     kept = bound_texts({**many, "HOME": "/", "VLLM_A": "[redacted]"})
     assert list(kept) == sorted(many)[: len(kept)]

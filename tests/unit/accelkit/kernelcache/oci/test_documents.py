@@ -31,7 +31,7 @@ def index(**more: object) -> bytes:
     return json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [ENTRY], **more}).encode()
 
 
-def test_an_image_is_read():
+def test_image_manifest_is_decoded():
     read = decode_manifest(manifest(layers=[ENTRY], annotations={"a": "b"}, subject=ENTRY), OCI_MANIFEST)
     assert isinstance(read, Manifest)
     assert (read.config.size, read.layers[0].digest, read.annotations) == (2, ENTRY["digest"], {"a": "b"})
@@ -39,7 +39,7 @@ def test_an_image_is_read():
     assert read.subject.digest == ENTRY["digest"]
 
 
-def test_an_index_is_read_with_its_platforms():
+def test_index_is_decoded_with_platforms():
     read = decode_manifest(index(manifests=[{**ENTRY, "platform": {"os": "linux", "architecture": "arm64"}}]))
     assert isinstance(read, Index)
     assert read.manifests[0].platform is not None
@@ -47,22 +47,22 @@ def test_an_index_is_read_with_its_platforms():
 
 
 @pytest.mark.parametrize("body", [manifest(mediaType=DOCKER_MANIFEST), manifest(mediaType=None)])
-def test_an_image_of_docker_or_without_a_type_is_an_image(body):
+def test_manifest_with_docker_type_or_without_type_is_an_image(body):
     assert isinstance(decode_manifest(body, DOCKER_MANIFEST), Manifest)
 
 
-def test_the_registrys_type_may_carry_parameters_and_capitals():
+def test_registry_media_type_ignores_parameters_and_case():
     assert isinstance(decode_manifest(manifest(mediaType=None), OCI_MANIFEST.upper() + "; charset=utf-8"), Manifest)
 
 
-def test_what_is_null_counts_as_absent_or_empty():
+def test_null_fields_are_read_as_absent_or_empty():
     assert decode_manifest(index(manifests=None, annotations=None)) == Index(2, (), OCI_INDEX)
     read = decode_manifest(index(manifests=[{**ENTRY, "artifactType": None, "annotations": None}]))
     assert isinstance(read, Index)
     assert read.manifests[0].artifact_type == ""
 
 
-def test_an_artifact_is_of_its_own_type_else_of_its_configurations():
+def test_artifact_type_defaults_to_configuration_type():
     assert decode_manifest(manifest(artifactType="text/x")).artifact == "text/x"
     assert decode_manifest(manifest()).artifact == OCI_CONFIG
 
@@ -88,7 +88,7 @@ def test_an_artifact_is_of_its_own_type_else_of_its_configurations():
         (manifest(annotations={"a": 1}), "", "cannot decode a manifest"),
     ],
 )
-def test_a_document_that_two_readers_could_take_for_different_things_is_refused(body, media_type, words):
+def test_ambiguous_or_inconsistent_document_is_rejected(body, media_type, words):
     with pytest.raises(CacheError, match=words):
         decode_manifest(body, media_type)
 
@@ -105,7 +105,7 @@ def test_a_document_that_two_readers_could_take_for_different_things_is_refused(
     ],
 )
 @pytest.mark.parametrize("place", ["config", "layers", "subject", "manifests"])
-def test_a_descriptor_that_cannot_be_is_refused_wherever_it_stands(changed, place):
+def test_invalid_descriptor_is_rejected_in_every_field(changed, place):
     bad = {**ENTRY, **changed}
     body = {
         "config": manifest(config=bad),
@@ -133,12 +133,12 @@ def test_more_than_128_layers_are_refused():
         manifest(MEDIATYPE=OCI_MANIFEST),
     ],
 )
-def test_a_name_that_is_given_twice_is_refused(body):
+def test_repeated_field_name_is_rejected(body):
     with pytest.raises(CacheError, match=r"repeated|only in case"):
         decode_manifest(body)
 
 
-def test_annotations_may_differ_in_capitals():
+def test_annotation_names_may_differ_only_in_case():
     assert decode_manifest(manifest(annotations={"a": "x", "A": "y"})).annotations == {"a": "x", "A": "y"}
 
 
@@ -160,7 +160,7 @@ def test_annotations_may_differ_in_capitals():
     ],
     ids=range(12),
 )
-def test_what_is_no_json_object_is_refused(body):
+def test_invalid_json_object_is_rejected(body):
     with pytest.raises(CacheError):
         decode_manifest(body)
 
@@ -170,22 +170,22 @@ MEMBERS = st.sampled_from(["mediaType", "config", "layers", "manifests", "subjec
 
 
 @given(st.dictionaries(MEMBERS, st.recursive(LEAVES, st.lists, max_leaves=5)), st.sampled_from(["", OCI_INDEX, "x"]))
-def test_nothing_but_a_cache_error_is_raised(fields, media_type):
+def test_decode_manifest_raises_only_cache_error(fields, media_type):
     with contextlib.suppress(CacheError):
         decode_manifest(json.dumps({"schemaVersion": 2, **fields}).encode(), media_type)
 
 
-def test_a_configuration_gives_platform_and_labels():
+def test_configuration_is_decoded_with_platform_and_labels():
     read = decode_config(b'{"architecture":"arm64","os":"linux","config":{"Labels":{"a":"b"},"Env":null},"rootfs":{}}')
     assert (read.architecture, read.os, read.labels) == ("arm64", "linux", {"a": "b"})
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"config":null}', b'{"config":{"Labels":null}}'])
-def test_a_configuration_without_labels_has_none(body):
+def test_configuration_without_labels_has_empty_labels(body):
     assert decode_config(body).labels == {}
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"config":{"Labels":{"a":1}}}', b'{"x":' + b"[" * 200_000])
-def test_a_configuration_that_cannot_be_read_is_refused(body):
+def test_malformed_configuration_is_rejected(body):
     with pytest.raises(CacheError, match="configuration"):
         decode_config(body)

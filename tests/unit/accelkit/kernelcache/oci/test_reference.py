@@ -35,7 +35,7 @@ DIGEST = "sha256:" + "0a" * 32
         ("r.io/app:" + "T" * 128, Reference("r.io", "app", "T" * 128)),
     ],
 )
-def test_a_name_is_read_with_its_defaults(text, expected):
+def test_reference_is_parsed_with_defaults(text, expected):
     assert parse_reference(text) == expected
 
 
@@ -84,38 +84,38 @@ def test_a_name_is_read_with_its_defaults(text, expected):
         "r.io/app@" + "sha256:" * 100_000,
     ],
 )
-def test_what_is_no_name_is_refused_in_one_short_sentence(text):
+def test_invalid_reference_is_rejected_with_short_message(text):
     with pytest.raises(CacheError) as refused:
         parse_reference(text)
     assert len(str(refused.value)) < 1200
 
 
-def test_the_longest_name_is_taken():
+def test_longest_allowed_repository_name_is_accepted():
     assert parse_reference("r.io/" + "a" * 250).repository == "a" * 250
 
 
-def test_the_library_counts_towards_the_length_of_a_name():
+def test_library_prefix_counts_towards_name_length():
     with pytest.raises(CacheError, match="longer than 255"):
         parse_reference("a" * 240)
 
 
-def test_a_digest_decides_over_a_tag():
+def test_digest_takes_precedence_over_tag():
     assert parse_reference(f"r.io/app:v1@{DIGEST}").version == DIGEST
 
 
-def test_a_digest_that_is_required_and_missing_is_an_error():
+def test_require_digest_fails_without_digest():
     assert parse_reference(f"r.io/app@{DIGEST}").require_digest() == DIGEST
     with pytest.raises(CacheError, match="has no digest"):
         parse_reference("r.io/app:v1").require_digest()
 
 
-def test_a_reference_can_be_pinned_and_tagged_again():
+def test_digest_and_tag_of_reference_can_be_replaced():
     reference = parse_reference("r.io/app:v1")
     assert str(reference.with_digest(DIGEST)) == f"r.io/app:v1@{DIGEST}"
     assert str(reference.with_digest(DIGEST).with_tag("v2")) == "r.io/app:v2"
 
 
-def test_the_digest_of_bytes_is_a_digest():
+def test_computed_digest_is_valid():
     assert is_digest(compute_digest(b""))
     assert compute_digest(b"").endswith("7852b855")
     assert not is_digest(compute_digest(b"") + "\n")
@@ -132,7 +132,7 @@ NAMES = st.one_of(
 @example("Index.Docker.io/app")
 @example("User/app")
 @example("DOCKER.IO/app")
-def test_what_is_read_reads_the_same_when_written_and_read_again(text):
+def test_parsed_reference_is_unchanged_after_round_trip(text):
     try:
         reference = parse_reference(text)
     except CacheError:

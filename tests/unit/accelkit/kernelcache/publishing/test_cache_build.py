@@ -53,13 +53,13 @@ def pushed(registry: HostileRegistry) -> int:
     return len(registry.received("PUT", ".*/blobs/uploads/.*"))
 
 
-async def test_without_a_client_nothing_is_sent(tmp_path: Path) -> None:
+async def test_build_without_client_pushes_nothing(tmp_path: Path) -> None:
     built = await build_image(triton_kernel(tmp_path), NOWHERE, BuildOptions())
     assert (built.pushed, built.uploaded_bytes) == (False, 0)
     assert built.digest == compute_digest(built.manifest)
 
 
-async def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
+async def test_identical_files_give_identical_digest(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     write(first / "A" / "extra", b"1")
     write(first / "B" / "extra", b"2")
@@ -79,7 +79,7 @@ async def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
     ).digest
 
 
-async def test_another_file_gives_another_digest(tmp_path: Path) -> None:
+async def test_additional_file_changes_digest(tmp_path: Path) -> None:
     first, second = triton_kernel(tmp_path / "first"), triton_kernel(tmp_path / "second")
     write(second / "K" / "extra", b"")
     assert (await build_image(first, NOWHERE, BuildOptions())).digest != (
@@ -87,7 +87,7 @@ async def test_another_file_gives_another_digest(tmp_path: Path) -> None:
     ).digest
 
 
-async def test_what_was_pushed_is_what_was_built(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_pushed_image_matches_built_image(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
     built = await build(hostile_registry, triton_kernel(tmp_path))
     manifest = hostile_registry.honest.manifest("team/app", "v1")
     assert manifest == built.manifest
@@ -99,7 +99,7 @@ async def test_what_was_pushed_is_what_was_built(hostile_registry: HostileRegist
     assert built.uploaded_bytes == built.layer.size_bytes + document["config"]["size"]
 
 
-async def test_a_second_push_sends_the_manifest_only(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_second_push_sends_only_manifest(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
     first = await build(hostile_registry, triton_kernel(tmp_path))
     sent = pushed(hostile_registry)
     second = await build(hostile_registry, tmp_path)
@@ -107,7 +107,7 @@ async def test_a_second_push_sends_the_manifest_only(hostile_registry: HostileRe
     assert pushed(hostile_registry) == sent == 2
 
 
-async def test_the_tag_moves_to_the_new_image(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_push_moves_tag_to_new_image(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
     first = await build(hostile_registry, triton_kernel(tmp_path))
     write(tmp_path / "K" / "extra", b"more")
     second = await build(hostile_registry, tmp_path)
@@ -115,7 +115,7 @@ async def test_the_tag_moves_to_the_new_image(hostile_registry: HostileRegistry,
     assert hostile_registry.honest.manifest("team/app", first.digest) == first.manifest
 
 
-async def test_a_refused_push_leaves_the_tag_alone(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_failed_push_does_not_move_tag(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
     first = await build(hostile_registry, triton_kernel(tmp_path))
     write(tmp_path / "K" / "extra", b"more")
     hostile_registry.on("POST", ".*/blobs/uploads/", misbehaviour.failing(403))
@@ -125,28 +125,24 @@ async def test_a_refused_push_leaves_the_tag_alone(hostile_registry: HostileRegi
 
 
 @pytest.mark.parametrize("tree", TREES)
-async def test_what_is_built_extracts_to_the_same_files(
-    hostile_registry: HostileRegistry, tmp_path: Path, tree: str
-) -> None:
+async def test_built_image_extracts_to_same_files(hostile_registry: HostileRegistry, tmp_path: Path, tree: str) -> None:
     await round_trip(hostile_registry, TREES[tree](tmp_path / "cache"), tmp_path / "out", BuildOptions())
 
 
 @pytest.mark.parametrize("name", REAL)
-async def test_real_caches_extract_to_the_same_files(
-    hostile_registry: HostileRegistry, tmp_path: Path, name: str
-) -> None:
+async def test_real_cache_extracts_to_same_files(hostile_registry: HostileRegistry, tmp_path: Path, name: str) -> None:
     await round_trip(hostile_registry, real_cache(name), tmp_path / "out", BuildOptions())
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
-async def test_each_compression_extracts_to_the_same_files(
+async def test_each_compression_extracts_to_same_files(
     hostile_registry: HostileRegistry, tmp_path: Path, compression: Compression
 ) -> None:
     folder = vllm_triton(tmp_path / "cache")
     await round_trip(hostile_registry, folder, tmp_path / "out", BuildOptions(compression=compression))
 
 
-async def test_images_of_docker_s_types_extract_to_the_same_files(
+async def test_image_with_docker_media_types_extracts_to_same_files(
     hostile_registry: HostileRegistry, tmp_path: Path
 ) -> None:
     built = await round_trip(
@@ -183,7 +179,7 @@ async def round_trip(registry: HostileRegistry, folder: Path, out: Path, recipe:
     return built
 
 
-async def test_a_folder_that_is_no_cache_is_told_in_a_sentence(tmp_path: Path) -> None:
+async def test_folder_without_cache_is_rejected(tmp_path: Path) -> None:
     write(tmp_path / "notes.txt", "nothing")
     with pytest.raises(CacheError, match=r"contains no supported kernel cache.*; specify the root of the cache"):
         await build_image(tmp_path, NOWHERE, BuildOptions())
@@ -192,14 +188,14 @@ async def test_a_folder_that_is_no_cache_is_told_in_a_sentence(tmp_path: Path) -
 @pytest.mark.parametrize(
     "name", ["back\\slash", ".wh.gone", "d/" * 40 + "deep", "\u202egnp.so", ("n" * 200 + "/") * 6 + "x"]
 )
-async def test_what_could_not_be_extracted_is_not_built(tmp_path: Path, name: str) -> None:
+async def test_build_rejects_file_that_extraction_would_reject(tmp_path: Path, name: str) -> None:
     triton_kernel(tmp_path)
     write(tmp_path / name, b"")
     with pytest.raises(CacheError, match=r"cannot build an image|nested deeper"):
         await build_image(tmp_path, NOWHERE, BuildOptions())
 
 
-async def test_a_full_disk_for_the_layer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_during_layer_build_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(**_: str) -> BinaryIO:
         return Path("/dev/full").open("r+b", buffering=0)
 
@@ -208,7 +204,7 @@ async def test_a_full_disk_for_the_layer_is_reported(tmp_path: Path, monkeypatch
         await build_image(triton_kernel(tmp_path), NOWHERE, BuildOptions())
 
 
-async def test_other_builders_read_the_layer(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_tar_command_extracts_layer(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
     built = await build(hostile_registry, vllm_binary(tmp_path / "cache"))
     layer = tmp_path / "layer.tar.gz"
     layer.write_bytes(hostile_registry.honest.blob("team/app", built.layer.digest) or b"")
@@ -218,9 +214,7 @@ async def test_other_builders_read_the_layer(hostile_registry: HostileRegistry, 
     assert files_of(tmp_path / "out" / "io.vllm.cache") == files_of(tmp_path / "cache")
 
 
-async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
-    tmp_path: Path, hostile_registry: HostileRegistry
-) -> None:
+async def test_image_with_secrets_is_pushed_only_if_allowed(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
     folder = vllm_binary(tmp_path, VLLM_API_KEY="sk-1")
     with pytest.raises(CacheError, match="VLLM_API_KEY"):
         await build(hostile_registry, folder)
@@ -228,7 +222,7 @@ async def test_what_looks_like_a_secret_is_pushed_only_where_that_is_allowed(
     assert (await build(hostile_registry, folder, recipe=BuildOptions(allow_secrets=True))).pushed
 
 
-async def test_what_is_built_has_its_own_digest(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
+async def test_target_reference_with_digest_is_rejected(tmp_path: Path, hostile_registry: HostileRegistry) -> None:
     async with client_of(hostile_registry) as client:
         named = Reference(hostile_registry.host, "team/app", None, compute_digest(b"another"))
         with pytest.raises(CacheError, match="use a tag"):

@@ -65,7 +65,7 @@ def at(registry: HostileRegistry, digest: str) -> Reference:
     return Reference(registry.host, "mirror/app", None, digest)
 
 
-async def test_an_image_arrives_byte_for_byte(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+async def test_image_is_copied_byte_for_byte(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
     done = await copy(hostile_registry, other, put(hostile_registry, IMAGE))
     assert done == CopyResult(IMAGE.digest, sum(map(len, IMAGE.blobs)), manifests=1)
     assert other.honest.manifest("mirror/app", "v1") == IMAGE.manifest
@@ -73,7 +73,7 @@ async def test_an_image_arrives_byte_for_byte(hostile_registry: HostileRegistry,
 
 
 @pytest.mark.parametrize("sign", ["v2", "v3"])
-async def test_signatures_hold_at_the_target(
+async def test_copied_signatures_are_valid_at_target(
     hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore, sign: str
 ) -> None:
     image = put(hostile_registry, IMAGE)
@@ -89,7 +89,7 @@ async def test_signatures_hold_at_the_target(
     assert files_of(done.place.cache) == {"K/k.json": b"{}"}
 
 
-async def test_without_signatures_none_is_asked_for(
+async def test_copy_without_signatures_does_not_request_signatures(
     hostile_registry: HostileRegistry, other: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, IMAGE)
@@ -101,7 +101,7 @@ async def test_without_signatures_none_is_asked_for(
         await extract(other, ExtractionRequest(image=at(other, image.digest), base=tmp_path / "out", policies=policies))
 
 
-async def test_bundles_that_only_the_fallback_tag_lists_come_along(
+async def test_bundles_listed_only_by_fallback_tag_are_copied(
     target: HostileRegistry, sigstore: PrivateSigstore
 ) -> None:
     with HostileRegistry(referrers=False) as source:
@@ -112,7 +112,7 @@ async def test_bundles_that_only_the_fallback_tag_lists_come_along(
     assert target.honest.manifest("mirror/app", bundle.digest) == bundle.manifest
 
 
-async def test_the_fallback_tag_of_the_target_keeps_what_it_listed(
+async def test_fallback_tag_of_target_keeps_existing_entries(
     hostile_registry: HostileRegistry, sigstore: PrivateSigstore
 ) -> None:
     image = put(hostile_registry, IMAGE)
@@ -128,7 +128,9 @@ async def test_the_fallback_tag_of_the_target_keeps_what_it_listed(
     assert {each["artifactType"] for each in listed} == {"application/vnd.dev.sigstore.bundle.v0.3+json"}
 
 
-async def test_referrers_that_sign_nothing_stay(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+async def test_referrers_that_are_not_signatures_are_not_copied(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
     image = put(hostile_registry, IMAGE)
     sbom = bundle_referrer(b"{}", IMAGE, artifact_type=SBOM)
     put(hostile_registry, sbom, None)
@@ -136,7 +138,7 @@ async def test_referrers_that_sign_nothing_stay(hostile_registry: HostileRegistr
     assert other.honest.manifest("mirror/app", sbom.digest) is None
 
 
-async def test_a_list_of_signatures_that_cannot_be_read_is_no_empty_list_and_the_tag_waits(
+async def test_unreadable_signature_list_fails_copy_before_tag_is_written(
     hostile_registry: HostileRegistry, other: HostileRegistry
 ) -> None:
     image = put(hostile_registry, IMAGE)
@@ -153,7 +155,7 @@ def members() -> tuple[list[Artifact], Artifact]:
     return images, index_of(*zip(images, platforms, strict=True))
 
 
-async def test_an_index_arrives_with_its_members(
+async def test_index_is_copied_with_all_members(
     hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore
 ) -> None:
     images, index = members()
@@ -170,7 +172,7 @@ async def test_an_index_arrives_with_its_members(
 
 
 @pytest.mark.parametrize("sign", ["v2", "v3"])
-async def test_signatures_of_members_come_along(
+async def test_signatures_of_index_members_are_copied(
     hostile_registry: HostileRegistry, target: HostileRegistry, tmp_path: Path, sigstore: PrivateSigstore, sign: str
 ) -> None:
     images, index = members()
@@ -190,9 +192,7 @@ async def test_signatures_of_members_come_along(
     assert done.fresh
 
 
-async def test_an_index_without_a_member_does_not_arrive(
-    hostile_registry: HostileRegistry, other: HostileRegistry
-) -> None:
+async def test_copy_fails_if_index_member_is_missing(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
     images, index = members()
     put(hostile_registry, images[0], None)
     with pytest.raises(RegistryError):
@@ -200,7 +200,7 @@ async def test_an_index_without_a_member_does_not_arrive(
     assert other.honest.manifest("mirror/app", "v1") is None
 
 
-async def test_indexes_within_indexes_come_to_an_end(
+async def test_indexes_nested_beyond_manifest_limit_are_rejected(
     hostile_registry: HostileRegistry, other: HostileRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accelkit.kernelcache.publishing.copy.MAX_MANIFESTS", 20)
@@ -213,7 +213,7 @@ async def test_indexes_within_indexes_come_to_an_end(
     assert other.received("PUT", ".*") == []
 
 
-async def test_within_one_registry_blobs_are_mounted(hostile_registry: HostileRegistry) -> None:
+async def test_copy_within_one_registry_mounts_blobs(hostile_registry: HostileRegistry) -> None:
     image = put(hostile_registry, IMAGE)
     assert (await copy(hostile_registry, hostile_registry, image)).uploaded_bytes == 0
     assert hostile_registry.received("GET", ".*/blobs/.*") == []
@@ -221,7 +221,7 @@ async def test_within_one_registry_blobs_are_mounted(hostile_registry: HostileRe
     assert {(each["from"], each["mount"]) for each in mounts} == {(REPOSITORY, digest_of(blob)) for blob in IMAGE.blobs}
 
 
-async def test_a_registry_that_does_not_mount_gets_the_bytes(hostile_registry: HostileRegistry) -> None:
+async def test_blobs_are_uploaded_if_registry_does_not_mount(hostile_registry: HostileRegistry) -> None:
     image = put(hostile_registry, IMAGE)
     hostile_registry.on("POST", ".*/blobs/uploads/", forgetting_mounts)
     assert (await copy(hostile_registry, hostile_registry, image)).uploaded_bytes == sum(map(len, IMAGE.blobs))
@@ -232,7 +232,7 @@ async def forgetting_mounts(request):
     return await request.app[HONEST].answer(request.clone(rel_url=request.rel_url.with_query({})))
 
 
-async def test_a_second_copy_sends_no_blob(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+async def test_second_copy_sends_no_blob(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
     image = put(hostile_registry, IMAGE)
     await copy(hostile_registry, other, image)
     hostile_registry.requests.clear()
@@ -240,7 +240,9 @@ async def test_a_second_copy_sends_no_blob(hostile_registry: HostileRegistry, ot
     assert hostile_registry.received("GET", ".*/blobs/.*") == []
 
 
-async def test_an_interrupted_source_is_resumed(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
+async def test_interrupted_download_from_source_is_resumed(
+    hostile_registry: HostileRegistry, other: HostileRegistry
+) -> None:
     body = HELLO + bytes(200_000)
     big = image_of([(body, PLAIN)])
     image = put(hostile_registry, big)
@@ -252,9 +254,7 @@ async def test_an_interrupted_source_is_resumed(hostile_registry: HostileRegistr
     )
 
 
-async def test_what_the_source_changed_does_not_arrive(
-    hostile_registry: HostileRegistry, other: HostileRegistry
-) -> None:
+async def test_blob_changed_by_source_is_not_copied(hostile_registry: HostileRegistry, other: HostileRegistry) -> None:
     image = put(hostile_registry, IMAGE)
     layer = IMAGE.blobs[1]
     hostile_registry.on("GET", f".*/blobs/{digest_of(layer)}", misbehaviour.changed(bytes(len(layer))))
@@ -275,7 +275,7 @@ async def test_a_target_without_a_tag_is_written_by_digest(
     ]
 
 
-async def test_a_target_with_another_digest_is_refused_and_nothing_is_written(
+async def test_target_with_different_digest_is_rejected_before_writing(
     hostile_registry: HostileRegistry, other: HostileRegistry
 ) -> None:
     image = put(hostile_registry, IMAGE)

@@ -34,20 +34,20 @@ def called(tmp_path):
     return write
 
 
-async def test_the_digest_is_signed_and_never_the_tag(called):
+async def test_cosign_signs_digest_instead_of_tag(called):
     program, notes = called()
     await Cosign(program, "k8s://a/b").sign(IMAGE)
     assert notes.read_text() == f"sign --yes --key k8s://a/b registry.example:5000/acme/cache@{IMAGE.digest}\n"
 
 
 @pytest.mark.parametrize(("options", "more"), [("", []), ("--use-signing-config", ["--use-signing-config=false"])])
-async def test_no_log_is_said_as_each_version_wants_it(called, options, more):
+async def test_option_that_disables_log_matches_cosign_version(called, options, more):
     program, notes = called(options)
     await Cosign(program, log=False).sign(IMAGE)
     assert notes.read_text().split()[2:-1] == ["--tlog-upload=false", *more]
 
 
-async def test_the_registry_is_reached_as_we_reach_it(called, tmp_path, monkeypatch):
+async def test_cosign_receives_ca_file_and_plain_http_settings(called, tmp_path, monkeypatch):
     monkeypatch.delenv("DOCKER_CONFIG", raising=False)
     program, notes = called()
     settings = RegistrySettings(plain_http=frozenset({IMAGE.registry}), ca_file=tmp_path / "ca.pem")
@@ -58,7 +58,7 @@ async def test_the_registry_is_reached_as_we_reach_it(called, tmp_path, monkeypa
     assert len(notes.read_text().split()) == 3
 
 
-async def test_a_login_is_lent_where_that_is_asked_for(called, tmp_path, monkeypatch):
+async def test_cosign_receives_login_only_if_requested(called, tmp_path, monkeypatch):
     monkeypatch.delenv("DOCKER_CONFIG", raising=False)
     program, notes = called()
     settings = RegistrySettings(credentials=RegistryCredentials({IMAGE.registry: Login("team", "se:cret")}))
@@ -70,7 +70,7 @@ async def test_a_login_is_lent_where_that_is_asked_for(called, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("registry", "key"), [("docker.io", "https://index.docker.io/v1/"), ("quay.io", "quay.io")])
-def test_a_lent_login_is_nobody_elses_and_gone_afterwards(registry, key):
+def test_temporary_docker_config_is_private_and_deleted(registry, key):
     with write_docker_config(registry, Login("", "", "of the helper")) as environ:
         path = Path(environ["DOCKER_CONFIG"], "config.json")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -78,18 +78,18 @@ def test_a_lent_login_is_nobody_elses_and_gone_afterwards(registry, key):
     assert not path.parent.exists()
 
 
-def test_nothing_is_lent_where_there_is_no_login():
+def test_no_docker_config_is_written_without_login():
     with write_docker_config("quay.io", None) as environ:
         assert environ == {}
 
 
-async def test_its_own_words_are_told_when_it_fails(called):
+async def test_error_message_of_cosign_is_reported(called):
     program, _ = called(deed="echo no such key >&2; exit 1")
     with pytest.raises(SignatureError, match="cosign sign failed: no such key"):
         await Cosign(program).sign(IMAGE)
 
 
-async def test_what_cosign_says_twice_is_told_once_and_without_its_warnings(called):
+async def test_repeated_cosign_error_is_reported_once_without_warnings(called):
     words = (
         "echo WARNING: tags move; echo Error: signing: no such key; echo error during command execution: no such key"
     )
@@ -99,6 +99,6 @@ async def test_what_cosign_says_twice_is_told_once_and_without_its_warnings(call
     assert failed.value.message == "cosign sign failed: no such key"
 
 
-async def test_a_missing_program_is_said_with_the_next_step():
+async def test_missing_cosign_is_reported_with_next_step():
     with pytest.raises(ConfigurationError, match=r"cannot sign .*: /nowhere/cosign is not installed; install cosign"):
         await Cosign("/nowhere/cosign").sign(IMAGE)

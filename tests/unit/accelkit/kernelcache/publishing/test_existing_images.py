@@ -34,14 +34,14 @@ def put(registry: HostileRegistry, artifact: Artifact, tag: str | None = None) -
     push(registry.url, REPOSITORY, artifact, tag=tag)
 
 
-async def test_a_tag_leads_to_a_digest_or_to_none(hostile_registry):
+async def test_tag_resolves_to_digest_or_none(hostile_registry):
     put(hostile_registry, IMAGE, "v1")
     async with visiting(hostile_registry) as client:
         assert await find_digest(client, at(hostile_registry, "v1")) == IMAGE.digest
         assert await find_digest(client, at(hostile_registry, "v2")) is None
 
 
-async def test_what_cannot_be_asked_is_not_absent(hostile_registry):
+async def test_registry_error_is_not_treated_as_absent_image(hostile_registry):
     hostile_registry.on("GET", ".*/manifests/.*", misbehaviour.failing(403))
     async with visiting(hostile_registry) as client:
         with pytest.raises(RegistryError):
@@ -60,7 +60,7 @@ async def test_signatures_of_both_formats_are_found(hostile_registry):
 
 
 @pytest.mark.parametrize("kind", [None, "application/vnd.oci.empty.v1+json"])
-async def test_a_bundle_is_found_in_a_list_that_does_not_name_its_type(kind):
+async def test_bundle_is_found_in_list_without_artifact_type(kind):
     listed = {name: value for name, value in BUNDLE.descriptor.items() if name != "artifactType"}
     listed |= {"artifactType": kind} if kind else {}
     with HostileRegistry(referrers=False) as registry:
@@ -70,7 +70,7 @@ async def test_a_bundle_is_found_in_a_list_that_does_not_name_its_type(kind):
             assert await has_signature(client, at(registry, IMAGE.digest))
 
 
-async def test_neither_an_attestation_nor_anything_else_is_a_signature(hostile_registry):
+async def test_attestation_and_other_referrers_are_not_signatures(hostile_registry):
     kind = "https://spdx.dev/Document"
     attestation = bundle_referrer(bundle_v3(KEY, IMAGE.digest, predicate_type=kind), IMAGE, predicate_type=kind)
     other = bundle_referrer(b"{}", IMAGE, artifact_type="application/spdx+json")
@@ -86,7 +86,7 @@ def index_of(*descriptors: dict) -> Artifact:
     return Artifact(json.dumps(document).encode(), (), INDEX)
 
 
-async def test_members_of_an_index_are_listed_once_at_any_depth(hostile_registry):
+async def test_nested_index_members_are_listed_once(hostile_registry):
     other = example_image(b"another layer")
     inner = index_of(IMAGE.descriptor, other.descriptor)
     outer = index_of(inner.descriptor, IMAGE.descriptor)
@@ -99,7 +99,7 @@ async def test_members_of_an_index_are_listed_once_at_any_depth(hostile_registry
     assert sorted(found) == sorted(each.digest for each in (IMAGE, other, inner, outer))
 
 
-async def test_indexes_without_end_are_refused(hostile_registry, monkeypatch):
+async def test_indexes_nested_beyond_manifest_limit_are_rejected(hostile_registry, monkeypatch):
     monkeypatch.setattr("accelkit.kernelcache.publishing.existing_images.MAX_MANIFESTS", 3)
     inner = IMAGE
     for _ in range(3):
@@ -111,7 +111,7 @@ async def test_indexes_without_end_are_refused(hostile_registry, monkeypatch):
             await list_members(client, at(hostile_registry, inner.digest))
 
 
-async def test_a_member_that_cannot_be_read_is_not_passed_over(hostile_registry):
+async def test_unreadable_index_member_raises_error(hostile_registry):
     index = index_of(IMAGE.descriptor)
     put(hostile_registry, index)
     async with visiting(hostile_registry) as client:

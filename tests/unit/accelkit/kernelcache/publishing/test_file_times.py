@@ -48,7 +48,7 @@ def times(packed: bytes) -> dict[str, float]:
         return {each.name.removeprefix("io.vllm.cache/"): each.mtime for each in members if each.isfile()}
 
 
-def test_trees_of_ninja_keep_their_times_and_the_others_have_none(tmp_path: Path) -> None:
+def test_ninja_trees_keep_file_times_and_other_files_have_none(tmp_path: Path) -> None:
     packed = times(pack(flashinfer(tmp_path)))
     assert {path: packed.pop(path) for path in (GENERATED, OUTPUT, LOG)} == {
         GENERATED: BUILT,
@@ -58,12 +58,14 @@ def test_trees_of_ninja_keep_their_times_and_the_others_have_none(tmp_path: Path
     assert set(packed.values()) == {0}
 
 
-def test_without_a_log_of_ninja_times_do_not_matter(tmp_path: Path) -> None:
+def test_file_times_are_zero_without_ninja_log(tmp_path: Path) -> None:
     (flashinfer(tmp_path) / LOG).unlink()
     assert set(times(pack(tmp_path)).values()) == {0}
 
 
-async def test_they_come_back_as_they_were(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_ninja_file_times_are_kept_after_push_and_extraction(
+    hostile_registry: HostileRegistry, tmp_path: Path
+) -> None:
     folder = flashinfer(tmp_path / "cache")
     reference = Reference(hostile_registry.host, "team/app", "v1")
     async with client_of(hostile_registry) as client:
@@ -75,7 +77,7 @@ async def test_they_come_back_as_they_were(hostile_registry: HostileRegistry, tm
 
 
 @pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is not on PATH")
-async def test_ninja_itself_finds_nothing_to_do(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
+async def test_ninja_has_no_work_to_do_after_extraction(hostile_registry: HostileRegistry, tmp_path: Path) -> None:
     header = tmp_path / "site-packages" / "flashinfer.h"
     write(header, "older than all")
     os.utime(header, (BUILT, BUILT))
@@ -109,7 +111,7 @@ def ninja(folder: Path, *options: str) -> str:
 @pytest.mark.parametrize(
     ("said", "taken"), [("1700000000.75", 1_700_000_000), ("0", None), ("-5", None), ("99999999999", None), ("x", None)]
 )
-async def test_a_time_that_cannot_be_is_that_of_the_extraction(
+async def test_invalid_file_time_is_replaced_by_extraction_time(
     hostile_registry: HostileRegistry, tmp_path: Path, said: str, taken: int | None
 ) -> None:
     began = int(time.time()) - 1

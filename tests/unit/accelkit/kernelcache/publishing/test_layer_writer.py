@@ -46,13 +46,13 @@ def _sha256(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
-def test_digest_and_size_are_those_of_the_written_bytes(tmp_path: Path, compression: Compression) -> None:
+def test_layer_digest_and_size_match_written_bytes(tmp_path: Path, compression: Compression) -> None:
     layer, data = _pack(vllm_binary(tmp_path), compression)
     assert (layer.digest, layer.size_bytes) == (_sha256(data), len(data))
     assert layer.diff_id == _sha256(_plain(compression, data))
 
 
-def test_the_archive_has_every_file_and_the_manifest(tmp_path: Path) -> None:
+def test_archive_contains_every_file_and_manifest(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path, key="K")
     _, data = _pack(folder)
     with _archive(data) as archive:
@@ -74,7 +74,7 @@ def test_the_archive_has_every_file_and_the_manifest(tmp_path: Path) -> None:
         assert listing.read() == write_manifest(_read(folder))
 
 
-def test_owner_mode_and_time_are_fixed(tmp_path: Path) -> None:
+def test_archive_members_have_fixed_owner_mode_and_time(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     write(folder / "set", b"x")
     (folder / "set").chmod(0o6755)
@@ -88,7 +88,7 @@ def test_owner_mode_and_time_are_fixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "none"])
-def test_times_modes_and_order_of_the_folder_do_not_matter(tmp_path: Path, compression: Compression) -> None:
+def test_layer_is_independent_of_file_times_modes_and_order(tmp_path: Path, compression: Compression) -> None:
     first = vllm_binary(triton_kernel(tmp_path / "first"))
     second = tmp_path / "second"
     for number, path in enumerate(reversed(_read(first).files)):
@@ -98,26 +98,26 @@ def test_times_modes_and_order_of_the_folder_do_not_matter(tmp_path: Path, compr
     assert _pack(first, compression) == _pack(second, compression)
 
 
-def test_a_stated_time_is_that_of_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_date_epoch_sets_time_of_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     _, data = _pack(triton_kernel(tmp_path))
     with _archive(data) as archive:
         assert {member.mtime for member in archive} == {1700000000}
 
 
-def test_a_stated_time_that_is_no_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_source_date_epoch_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
     with pytest.raises(CacheError, match="SOURCE_DATE_EPOCH"):
         _pack(triton_kernel(tmp_path))
 
 
-def test_gzip_headers_carry_neither_name_nor_time(tmp_path: Path) -> None:
+def test_gzip_header_has_no_name_or_time(tmp_path: Path) -> None:
     _, data = _pack(triton_kernel(tmp_path), "gzip")
     flags, seconds = data[3], data[4:8]
     assert (flags, seconds) == (0, bytes(4))
 
 
-def test_long_and_foreign_names_survive(tmp_path: Path) -> None:
+def test_long_and_non_ascii_names_are_preserved(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     path = "/".join(["d" * 120, "größe" * 20, "e" * 120, "kernel.cubin"])
     write(folder / path, b"x")
@@ -136,12 +136,12 @@ def test_long_and_foreign_names_survive(tmp_path: Path) -> None:
         ("docker", "none", "application/vnd.docker.image.rootfs.diff.tar"),
     ],
 )
-def test_the_media_type_says_family_and_compression(tmp_path: Path, media, compression, media_type: str) -> None:
+def test_media_type_matches_family_and_compression(tmp_path: Path, media, compression, media_type: str) -> None:
     layer, _ = _pack(triton_kernel(tmp_path), compression, media=media)
     assert layer.media_type == media_type
 
 
-def test_docker_knows_no_zstd(tmp_path: Path) -> None:
+def test_zstd_is_rejected_for_docker_media_types(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="no docker media type"):
         _pack(triton_kernel(tmp_path), "zstd", media="docker")
 
@@ -163,7 +163,7 @@ class _Meddler(io.BytesIO):
 
 
 @pytest.mark.parametrize("length", [100, 4 * 1024 * 1024])
-def test_a_file_that_changes_its_size_while_packed_is_an_error(tmp_path: Path, length: int) -> None:
+def test_file_size_change_during_packing_is_an_error(tmp_path: Path, length: int) -> None:
     folder = triton_kernel(tmp_path)
     big = folder / "A.cubin"
     write(big, bytes(2 * 1024 * 1024))
@@ -173,7 +173,7 @@ def test_a_file_that_changes_its_size_while_packed_is_an_error(tmp_path: Path, l
         write_layer(cache, folder, meddler, compression="none")
 
 
-def test_a_folder_that_changed_since_it_was_read_is_an_error(tmp_path: Path) -> None:
+def test_file_size_change_after_reading_cache_is_an_error(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     write(folder / "A.cubin", b"1")
     cache = _read(folder)
@@ -182,7 +182,7 @@ def test_a_folder_that_changed_since_it_was_read_is_an_error(tmp_path: Path) -> 
         write_layer(cache, folder, io.BytesIO(), compression="none")
 
 
-def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_file_replaced_by_link_is_not_followed(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     write(folder / "A.cubin", b"1")
     cache = _read(folder)
@@ -197,7 +197,7 @@ class _Nowhere(io.RawIOBase):
         return len(data)
 
 
-def test_memory_does_not_grow_with_the_cache(tmp_path: Path) -> None:
+def test_memory_use_does_not_grow_with_cache_size(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     write(folder / "A.cubin", b"")
     os.truncate(folder / "A.cubin", 64 * 1024 * 1024)
@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_cache(tmp_path: Path) -> None:
     assert peak_bytes < 4 * 1024 * 1024
 
 
-def test_the_configuration_is_an_ordinary_one_with_the_labels(tmp_path: Path) -> None:
+def test_image_configuration_contains_platform_rootfs_and_labels(tmp_path: Path) -> None:
     folder = triton_kernel(tmp_path)
     layer, _ = _pack(folder)
     written = write_labels(_read(folder), title="my-cache")
@@ -224,7 +224,7 @@ def test_the_configuration_is_an_ordinary_one_with_the_labels(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["vector-add-cache", "vllm-cache"])
-def test_caches_that_frameworks_wrote_come_back_byte_for_byte(name: str) -> None:
+def test_real_caches_are_packed_byte_for_byte(name: str) -> None:
     folder = real_cache(name)
     _, data = _pack(folder, "gzip")
     cache = _read(folder)

@@ -37,14 +37,14 @@ def auth(user: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{user}:word".encode()).decode()}
 
 
-async def test_the_first_secret_that_knows_the_registry_counts():
+async def test_first_secret_with_login_for_registry_is_used():
     api = serve(a=secret({"auths": {"other.io": auth("a")}}), b=secret({"q.io": auth("b")}, ".dockercfg"))
     credentials = await read_pull_secrets(api, "team", ("a", "b"))
     assert (await credentials.find_login(IMAGE)).username == "b"
     assert len(api.requests) == 2
 
 
-async def test_a_helper_that_a_secret_names_is_not_run():
+async def test_credential_helper_of_secret_is_not_executed():
     api = serve(a=secret({"credsStore": "evil", "credHelpers": {"q.io": "evil"}}))
     assert await (await read_pull_secrets(api, "team", ("a",))).find_login(IMAGE) is None
 
@@ -60,7 +60,7 @@ async def test_a_helper_that_a_secret_names_is_not_run():
         ({"data": 5}, "cannot read "),
     ],
 )
-async def test_what_cannot_be_read_is_told_with_the_next_step(answer, says):
+async def test_unusable_secret_is_reported_with_next_step(answer, says):
     api = serve(a=answer)
     with pytest.raises(PullSecretError) as caught:
         await read_pull_secrets(api, "team", ("a",))
@@ -68,6 +68,6 @@ async def test_what_cannot_be_read_is_told_with_the_next_step(answer, says):
     assert "team/a" in str(caught.value)
 
 
-async def test_an_api_server_that_does_not_answer_says_nothing_of_a_secret():
+async def test_api_server_failure_is_not_reported_as_secret_error():
     with pytest.raises(ApiError):
         await read_pull_secrets(serve(a=ApiError("away")), "team", ("a",))

@@ -31,26 +31,26 @@ async def streamed(client, registry, blob=None) -> bytes:
     return b"".join([chunk async for chunk in client.stream_blob(at(registry), blob or descriptor(BODY))])
 
 
-async def test_a_blob_is_streamed_and_read_whole(registry):
+async def test_blob_is_streamed_and_read_completely(registry):
     async with visiting(registry) as client:
         assert await streamed(client, registry) == BODY
         assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 
-async def test_the_empty_blob_needs_no_request(registry):
+async def test_empty_blob_needs_no_request(registry):
     async with visiting(registry) as client:
         assert await client.read_blob(at(registry), descriptor(b""), limit=0) == b""
     assert registry.requests == []
 
 
-async def test_a_blob_over_the_limit_is_not_asked_for(registry):
+async def test_blob_over_size_limit_is_not_requested(registry):
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="at most 10 are allowed"):
             await client.read_blob(at(registry), descriptor(BODY), limit=10)
     assert registry.requests == []
 
 
-async def test_a_blob_that_breaks_off_is_resumed_and_each_byte_asked_once(registry):
+async def test_interrupted_blob_is_resumed_without_repeated_bytes(registry):
     registry.on("GET", BLOBS, misbehaviour.cut_after(100_000))
     naps: list[float] = []
     async with visiting(registry, naps=naps) as client:
@@ -59,7 +59,7 @@ async def test_a_blob_that_breaks_off_is_resumed_and_each_byte_asked_once(regist
     assert len(naps) == 1
 
 
-async def test_a_registry_that_ignores_ranges_gives_each_byte_once_all_the_same(registry):
+async def test_interrupted_blob_is_completed_if_registry_ignores_ranges(registry):
     registry.on("GET", BLOBS, misbehaviour.ignoring_ranges())
     registry.on("GET", BLOBS, misbehaviour.cut_after(150_000))
     async with visiting(registry) as client:
@@ -70,7 +70,7 @@ async def test_a_registry_that_ignores_ranges_gives_each_byte_once_all_the_same(
     "said",
     ["bytes 0-299999/300000", "bytes 100001-299999/300000", "", "bytes */300000", "bytes " + "9" * 5000 + "-9/9"],
 )
-async def test_another_range_than_was_asked_for_is_refused(registry, said):
+async def test_response_with_unexpected_range_is_rejected(registry, said):
     registry.on("GET", BLOBS, misbehaviour.answering(206, BODY[100_000:], headers={"Content-Range": said}))
     registry.on("GET", BLOBS, misbehaviour.cut_after(100_000))
     async with visiting(registry) as client:
@@ -78,14 +78,14 @@ async def test_another_range_than_was_asked_for_is_refused(registry, said):
             await streamed(client, registry)
 
 
-async def test_other_bytes_are_refused_at_the_end(registry):
+async def test_blob_with_changed_content_is_rejected(registry):
     registry.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="changed or damaged"):
             await streamed(client, registry)
 
 
-async def test_a_longer_blob_is_refused_and_what_is_too_much_not_given_out(registry):
+async def test_oversized_blob_is_rejected_without_returning_excess_bytes(registry):
     registry.on("GET", BLOBS, misbehaviour.endless("application/octet-stream", begin=BODY))
     got = bytearray()
 
@@ -99,14 +99,14 @@ async def test_a_longer_blob_is_refused_and_what_is_too_much_not_given_out(regis
     assert BODY.startswith(got)
 
 
-async def test_a_shorter_blob_is_refused_as_shorter(registry):
+async def test_blob_shorter_than_descriptor_is_rejected(registry):
     blob = Descriptor("", descriptor(BODY).digest, len(BODY) + 1)
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="shorter than the 300001 bytes"):
             await streamed(client, registry, blob)
 
 
-async def test_a_blob_that_gives_nothing_is_given_up(registry):
+async def test_download_fails_after_repeated_empty_responses(registry):
     registry.on("GET", BLOBS, misbehaviour.answering(200, b""))
     naps: list[float] = []
     async with visiting(registry, naps=naps) as client:
@@ -116,7 +116,7 @@ async def test_a_blob_that_gives_nothing_is_given_up(registry):
     assert len(naps) == 4
 
 
-async def test_a_blob_that_comes_in_crumbs_is_given_up(registry):
+async def test_download_fails_after_too_many_tiny_responses(registry):
     async def crumb(request: web.Request) -> web.StreamResponse:
         honest = await request.app[HONEST].answer(request)
         return web.Response(status=honest.status, body=honest.body[:1], headers=_without_length(honest.headers))
@@ -132,7 +132,7 @@ def _without_length(headers):
     return {name: value for name, value in headers.items() if name not in ("Content-Length", "Content-Type")}
 
 
-async def test_a_blob_that_comes_too_slowly_is_given_up(registry, monkeypatch):
+async def test_slow_download_is_aborted(registry, monkeypatch):
     monkeypatch.setattr(blobs, "_GRACE_SECONDS", -1000)
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="is too slow") as refused:
@@ -140,7 +140,7 @@ async def test_a_blob_that_comes_too_slowly_is_given_up(registry, monkeypatch):
     assert refused.value.retryable
 
 
-async def test_bytes_that_are_passed_over_take_time_as_well(registry, monkeypatch):
+async def test_skipped_bytes_count_towards_download_time(registry, monkeypatch):
     loop = asyncio.get_running_loop()
     now, late = loop.time, 0
 
@@ -157,7 +157,7 @@ async def test_bytes_that_are_passed_over_take_time_as_well(registry, monkeypatc
             await streamed(client, registry)
 
 
-async def test_a_blob_with_a_content_encoding_is_not_unpacked(registry):
+async def test_blob_with_content_encoding_is_not_decompressed(registry):
     packed = gzip.compress(BODY)
     registry.put_blob(REPOSITORY, packed)
     registry.on("GET", BLOBS, misbehaviour.answering(200, packed, headers={"Content-Encoding": "gzip"}))
@@ -165,13 +165,13 @@ async def test_a_blob_with_a_content_encoding_is_not_unpacked(registry):
         assert await streamed(client, registry, descriptor(packed)) == packed
 
 
-async def test_a_mirror_that_refuses_leaves_the_stream_to_the_registry(registry, mirror):
+async def test_stream_uses_registry_if_mirror_lacks_blob(registry, mirror):
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
         assert await streamed(client, registry) == BODY
     assert len(mirror.requests) == 1
 
 
-async def test_what_a_mirror_began_cannot_be_taken_back(registry, mirror):
+async def test_corrupt_stream_from_mirror_is_not_retried_at_registry(registry, mirror):
     mirror.put_blob(REPOSITORY, BODY)
     mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
@@ -180,14 +180,14 @@ async def test_what_a_mirror_began_cannot_be_taken_back(registry, mirror):
     assert registry.requests == []
 
 
-async def test_a_small_blob_that_a_mirror_garbled_comes_from_the_registry(registry, mirror):
+async def test_corrupt_small_blob_from_mirror_is_read_from_registry(registry, mirror):
     mirror.put_blob(REPOSITORY, BODY)
     mirror.on("GET", BLOBS, misbehaviour.changed(b"x" * len(BODY)))
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
         assert await client.read_blob(at(registry), descriptor(BODY), limit=len(BODY)) == BODY
 
 
-async def test_a_stream_that_is_left_early_lets_go_of_its_connection(registry):
+async def test_stream_closed_early_releases_connection(registry):
     async with visiting(registry) as client:
         stream = client.stream_blob(at(registry), descriptor(BODY))
         assert await anext(stream)

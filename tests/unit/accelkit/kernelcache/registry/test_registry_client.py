@@ -29,14 +29,14 @@ async def test_a_manifest_is_read_by_tag_and_by_digest(registry):
     assert isinstance(by_tag.decode(), Manifest)
 
 
-async def test_a_digest_decides_over_a_tag(registry):
+async def test_digest_takes_precedence_over_tag(registry):
     pinned = image(registry, "v1")
     image(registry, "v1", annotations={"moved": "on"})
     async with visiting(registry) as client:
         assert (await client.read_manifest(at(registry, "v1").with_digest(pinned))).digest == pinned
 
 
-async def test_what_is_not_there_is_said_with_404_and_asked_once(registry):
+async def test_missing_manifest_is_reported_with_404_without_retry(registry):
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match="check the name") as refused:
             await client.read_manifest(at(registry, "v1"))
@@ -44,7 +44,7 @@ async def test_what_is_not_there_is_said_with_404_and_asked_once(registry):
     assert len(registry.received("GET", ".*")) == 1
 
 
-async def test_other_bytes_than_the_digest_asked_for_are_refused(registry):
+async def test_manifest_that_does_not_match_digest_is_rejected(registry):
     digest = image(registry)
     registry.on("GET", MANIFESTS, misbehaviour.changed(manifest(annotations={"evil": "1"})))
     async with visiting(registry) as client:
@@ -52,7 +52,7 @@ async def test_other_bytes_than_the_digest_asked_for_are_refused(registry):
             await client.read_manifest(at(registry, digest))
 
 
-async def test_a_digest_header_that_lies_is_refused(registry):
+async def test_false_digest_header_is_rejected(registry):
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest(compute_digest(b"other")))
     async with visiting(registry) as client:
@@ -60,7 +60,7 @@ async def test_a_digest_header_that_lies_is_refused(registry):
             await client.read_manifest(at(registry, "v1"))
 
 
-async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
+async def test_error_about_digest_header_is_printable(registry):
     image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.lying_digest("sha256:\x9b2J\u202e"))
     async with visiting(registry) as client:
@@ -69,7 +69,7 @@ async def test_a_digest_header_cannot_speak_to_the_terminal(registry):
     assert refused.value.message.isprintable()
 
 
-async def test_a_manifest_without_end_is_left_at_4_mib(registry):
+async def test_manifest_over_4_mib_is_rejected(registry):
     registry.on("GET", MANIFESTS, misbehaviour.endless(OCI_MANIFEST))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError, match=f"longer than {4 << 20} bytes"):
@@ -77,14 +77,14 @@ async def test_a_manifest_without_end_is_left_at_4_mib(registry):
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.cut_after(10, times=2), misbehaviour.dropped(times=2)])
-async def test_a_manifest_that_breaks_off_is_asked_for_again(registry, trouble):
+async def test_interrupted_manifest_is_requested_again(registry, trouble):
     digest = image(registry, "v1")
     registry.on("GET", MANIFESTS, trouble)
     async with visiting(registry) as client:
         assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
-async def test_a_registry_in_trouble_is_asked_again_after_growing_waits(registry):
+async def test_server_error_is_retried_with_growing_delays(registry):
     digest = image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.failing(500, times=3))
     naps: list[float] = []
@@ -104,7 +104,7 @@ async def waited(registry, retry_after: str) -> float:
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [("7", 7), ("9" * 999, 30)])
-async def test_retry_after_is_obeyed_within_reason(registry, asked, seconds):
+async def test_retry_after_is_honored_up_to_limit(registry, asked, seconds):
     assert await waited(registry, asked) == seconds
 
 
@@ -113,11 +113,11 @@ async def test_retry_after_may_be_a_date(registry):
 
 
 @pytest.mark.parametrize("asked", ["soon", "-5", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 99999 07:28:00 GMT"])
-async def test_retry_after_that_says_nothing_leaves_the_usual_wait(registry, asked):
+async def test_invalid_retry_after_uses_default_delay(registry, asked):
     assert await waited(registry, asked) <= 0.5
 
 
-async def test_after_all_attempts_it_is_given_up_as_a_thing_of_the_moment(registry):
+async def test_failure_after_all_attempts_is_retryable(registry):
     registry.on("GET", MANIFESTS, misbehaviour.failing(503))
     async with visiting(registry, attempts=3) as client:
         with pytest.raises(RegistryError, match="HTTP 503") as refused:
@@ -127,7 +127,7 @@ async def test_after_all_attempts_it_is_given_up_as_a_thing_of_the_moment(regist
 
 
 @pytest.mark.parametrize("status", [400, 403, 501])
-async def test_an_answer_for_good_is_not_asked_for_again(registry, status):
+async def test_permanent_error_is_not_retried(registry, status):
     registry.on("GET", MANIFESTS, misbehaviour.failing(status))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError) as refused:
@@ -136,7 +136,7 @@ async def test_an_answer_for_good_is_not_asked_for_again(registry, status):
     assert len(registry.requests) == 1
 
 
-async def test_what_a_registry_says_reaches_no_terminal_unfiltered(registry):
+async def test_registry_error_text_is_sanitized_and_shortened(registry):
     registry.on("GET", MANIFESTS, misbehaviour.answering(400, b"\x1b]0;owned\x07\nno\x00 " + b"x" * 5000))
     async with visiting(registry) as client:
         with pytest.raises(RegistryError) as refused:
@@ -146,7 +146,7 @@ async def test_what_a_registry_says_reaches_no_terminal_unfiltered(registry):
     assert "]0;owned no x" in refused.value.message
 
 
-async def test_nobody_listening_is_a_thing_of_the_moment():
+async def test_refused_connection_is_retryable():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -158,7 +158,7 @@ async def test_nobody_listening_is_a_thing_of_the_moment():
 
 
 @pytest.mark.parametrize(("plain_http", "advised"), [(False, True), (True, False)])
-async def test_plain_http_is_advised_only_where_it_is_not_allowed_yet(plain_http, advised):
+async def test_plain_http_is_suggested_only_if_not_allowed(plain_http, advised):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         host = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -168,13 +168,13 @@ async def test_plain_http_is_advised_only_where_it_is_not_allowed_yet(plain_http
     assert ("without TLS" in refused.value.next_step) == advised
 
 
-async def test_a_host_without_an_address_is_a_registry_error():
+async def test_unresolvable_host_is_a_registry_error():
     async with visiting(attempts=1) as client:
         with pytest.raises(RegistryError, match="cannot reach"):
             await client.read_manifest(Reference("registry.invalid", "app", "v1"))
 
 
-async def test_silence_has_an_end(registry):
+async def test_unresponsive_registry_times_out(registry):
     registry.on("GET", MANIFESTS, misbehaviour.stalled())
     async with visiting(registry, timeout_seconds=0.5, attempts=2) as client:
         with pytest.raises(RegistryError, match="cannot reach") as refused:
@@ -183,7 +183,7 @@ async def test_silence_has_an_end(registry):
     assert len(registry.requests) == 2
 
 
-async def test_headers_that_never_end_have_an_end(registry):
+async def test_endless_response_headers_time_out(registry):
     registry.on("GET", MANIFESTS, misbehaviour.dripping(headers=True))
     async with visiting(registry, timeout_seconds=0.2, attempts=1) as client:
         with pytest.raises(RegistryError, match="cannot reach") as refused:
@@ -191,7 +191,7 @@ async def test_headers_that_never_end_have_an_end(registry):
     assert refused.value.retryable
 
 
-async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
+async def test_slow_response_body_times_out(registry, monkeypatch):
     monkeypatch.setattr(responses, "_BODY_SECONDS", 0.2)
     registry.on("GET", MANIFESTS, misbehaviour.dripping())
     async with visiting(registry, attempts=1) as client:
@@ -200,7 +200,7 @@ async def test_a_body_that_only_drips_has_an_end(registry, monkeypatch):
     assert refused.value.retryable
 
 
-async def test_the_bytes_of_a_manifest_are_not_unpacked(registry):
+async def test_manifest_with_content_encoding_is_not_decompressed(registry):
     digest = image(registry, "v1")
     registry.on("GET", MANIFESTS, misbehaviour.answering(200, manifest(), OCI_MANIFEST, {"Content-Encoding": "gzip"}))
     async with visiting(registry) as client:

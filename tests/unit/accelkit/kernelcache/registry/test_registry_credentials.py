@@ -61,7 +61,7 @@ ANSWER = """echo '{"ServerURL":"x","Username":"ann","Secret":"a:secret"}'"""
         ({}, None),
     ],
 )
-async def test_a_login_may_be_written_in_several_ways(found, entry, expected):
+async def test_login_is_read_from_each_supported_field(found, entry, expected):
     assert await found({"auths": {"r.io": entry}}) == expected
 
 
@@ -96,7 +96,7 @@ async def test_a_login_may_be_written_in_several_ways(found, entry, expected):
         ("index.docker.io", "r.io/app", False),
     ],
 )
-async def test_a_key_covers_its_registry_and_path_alone(found, key, name, covered):
+async def test_key_matches_only_its_registry_and_path(found, key, name, covered):
     assert await found({"auths": {key: auth(ANN)}}, name) == (ANN if covered else None)
 
 
@@ -110,17 +110,17 @@ async def test_a_key_covers_its_registry_and_path_alone(found, key, name, covere
         ("*.io/team", "r.io"),
     ],
 )
-async def test_the_nearest_key_decides(found, near, far):
+async def test_most_specific_key_is_used(found, near, far):
     for keys in ((near, far), (far, near)):
         assert await found({"auths": {key: auth(ANN if key == near else BOB) for key in keys}}) == ANN
 
 
-async def test_an_entry_without_a_login_leaves_it_to_the_next(found):
+async def test_entry_without_login_falls_back_to_next_key(found):
     assert await found({"auths": {"r.io/team": {}, "r.io": auth(ANN)}}) == ANN
 
 
 @pytest.mark.parametrize("key", ["r.io", "localhost:5000", "https://r.io"])
-async def test_the_oldest_form_of_a_pull_secret_is_read(found, key):
+async def test_legacy_dockercfg_format_is_read(found, key):
     name = "localhost:5000/app" if "localhost" in key else "r.io/app"
     assert await found({key: {**auth(ANN), "email": "x"}}, name) == ANN
 
@@ -128,7 +128,7 @@ async def test_the_oldest_form_of_a_pull_secret_is_read(found, key):
 @pytest.mark.parametrize(
     "content", [{}, {"credsStore": ""}, {"HttpHeaders": {"a": "b"}}, {"auths": {}}, {"proxies": {"r.io": {"x": "y"}}}]
 )
-async def test_a_file_without_logins_has_none(found, content):
+async def test_file_without_logins_returns_none(found, content):
     assert await found(content) is None
 
 
@@ -147,19 +147,19 @@ async def test_a_file_without_logins_has_none(found, content):
     ],
     ids=range(9),
 )
-async def test_a_file_that_cannot_be_read_is_an_error_without_its_secrets(found, content):
+async def test_malformed_file_is_an_error_without_secrets(found, content):
     with pytest.raises(ConfigurationError) as refused:
         await found(content)
     assert "r.io" in str(refused.value) or "config.json" in str(refused.value)
     assert "YW5u" not in str(refused.value)
 
 
-async def test_a_file_that_is_named_has_to_be_there(tmp_path):
+async def test_missing_file_is_an_error_if_named(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.json"):
         RegistryCredentials.from_files([tmp_path / "none.json"])
 
 
-async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
+async def test_first_source_with_login_is_used(tmp_path):
     for number, login in enumerate((ANN, BOB)):
         (tmp_path / f"{number}.json").write_text(json.dumps({"auths": {"r.io": auth(login)}}))
     (tmp_path / "empty.json").write_text("{}")
@@ -169,12 +169,12 @@ async def test_the_first_source_that_knows_a_registry_answers(tmp_path):
     assert await RegistryCredentials.from_files(files, {"r.io": BOB}).find_login(reference) == BOB
 
 
-async def test_a_login_given_directly_may_call_docker_hub_as_it_likes():
+async def test_direct_login_accepts_docker_hub_alias():
     assert await RegistryCredentials({"index.docker.io": ANN}).find_login(parse_reference("app")) == ANN
 
 
 @pytest.mark.parametrize("variable", ["DOCKER_CONFIG", "HOME"])
-async def test_the_users_own_file_is_read(tmp_path, variable):
+async def test_docker_config_of_user_is_read(tmp_path, variable):
     folder = tmp_path if variable == "DOCKER_CONFIG" else tmp_path / ".docker"
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps({"auths": {"r.io": auth(ANN)}}))
@@ -182,43 +182,43 @@ async def test_the_users_own_file_is_read(tmp_path, variable):
     assert await credentials.find_login(parse_reference("r.io/app")) == ANN
 
 
-async def test_a_user_needs_no_file(tmp_path):
+async def test_missing_docker_config_of_user_is_allowed(tmp_path):
     assert await RegistryCredentials.of_user({"HOME": str(tmp_path)}).find_login(parse_reference("r.io/app")) is None
 
 
-def test_a_login_does_not_show_its_secrets():
+def test_login_repr_hides_secrets():
     assert "secret" not in repr(Login("ann", "secret", "secret"))
 
 
 # Helpers
 
 
-async def test_a_helper_is_asked_for_its_registry(found, helper):
+async def test_credential_helper_is_called_for_its_registry(found, helper):
     asked = helper(ANSWER)
     assert await found({"credHelpers": {"r.io": "test"}, "auths": {"r.io": auth(BOB)}}) == ANN
     assert asked.read_text() == "get r.io\n"
 
 
-async def test_a_helper_is_not_asked_for_another_registry(found, helper):
+async def test_credential_helper_is_not_called_for_another_registry(found, helper):
     asked = helper(ANSWER)
     assert await found({"credHelpers": {"r.io": "test"}}, "other.io/app") is None
     assert not asked.exists()
 
 
 @pytest.mark.parametrize(("name", "server"), [("r.io/app", "r.io"), ("app", "https://index.docker.io/v1/")])
-async def test_the_store_is_asked_for_what_no_entry_covers(found, helper, name, server):
+async def test_credential_store_is_called_if_no_entry_has_login(found, helper, name, server):
     asked = helper(ANSWER)
     assert await found({"credsStore": "test", "auths": {"r.io": {}}}, name) == ANN
     assert asked.read_text() == f"get {server}\n"
 
 
-async def test_a_helper_may_give_a_refresh_token(found, helper):
+async def test_credential_helper_may_return_refresh_token(found, helper):
     helper("""echo '{"Username":"<token>","Secret":"refresh"}'""")
     assert await found({"credsStore": "test"}) == REFRESH
 
 
 @pytest.mark.parametrize("stream", ["", ">&2"])
-async def test_a_helper_may_know_nothing(found, helper, stream):
+async def test_credential_helper_without_login_returns_none(found, helper, stream):
     helper(f"echo 'credentials not found in native keychain' {stream}; exit 1")
     assert await found({"credsStore": "test"}) is None
 
@@ -230,13 +230,13 @@ async def test_a_helper_may_know_nothing(found, helper, stream):
         ("echo rubbish", "does not have the format of its protocol"),
     ],
 )
-async def test_a_helper_that_fails_is_an_error(found, helper, script, words):
+async def test_failing_credential_helper_is_an_error(found, helper, script, words):
     helper(script)
     with pytest.raises(ConfigurationError, match=words):
         await found({"credsStore": "test"})
 
 
-async def test_a_helper_that_hangs_has_a_deadline(found, helper, monkeypatch):
+async def test_hanging_credential_helper_times_out(found, helper, monkeypatch):
     monkeypatch.setattr(credentials, "_HELPER_SECONDS", 0.2)
     helper("exec sleep 60")
     with pytest.raises(ConfigurationError, match="did not respond"):
@@ -244,6 +244,6 @@ async def test_a_helper_that_hangs_has_a_deadline(found, helper, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["none-of-this-name", "../evil", "a b", "x;y"])
-async def test_a_helper_that_cannot_be_started_is_an_error(found, name):
+async def test_credential_helper_that_cannot_start_is_an_error(found, name):
     with pytest.raises(ConfigurationError, match="credential helper"):
         await found({"credsStore": name})

@@ -49,7 +49,7 @@ class Asked:
 
 
 @pytest.mark.parametrize("answer", ["found", GONE])
-async def test_a_registry_without_connection_is_tried_once_where_a_mirror_answers(answer):
+async def test_unreachable_registry_is_tried_once_if_mirror_responds(answer):
     asked = Asked(mirror=answer, origin=AWAY)
     assert await asked.all() == [answer, AWAY]
     assert sorted(asked.attempts) == [("mirror", 1), ("origin", 1)]
@@ -57,13 +57,13 @@ async def test_a_registry_without_connection_is_tried_once_where_a_mirror_answer
     assert not AWAY.beside_mirrors
 
 
-async def test_a_mirror_that_says_nothing_leaves_open_what_there_is():
+async def test_unreachable_registry_is_not_covered_if_one_mirror_fails():
     asked = Asked(mirror=GONE, other=TROUBLE, origin=AWAY)
     await asked.all()
     assert not asked.beside_mirrors
 
 
-async def test_a_registry_without_connection_is_left_alone_for_a_while():
+async def test_unreachable_registry_is_skipped_for_30_seconds():
     asked = Asked(mirror=GONE, origin=AWAY)
     await asked.all()
     asked.now += 29
@@ -77,14 +77,14 @@ async def test_a_registry_without_connection_is_left_alone_for_a_while():
 
 
 @pytest.mark.parametrize("trouble", [AWAY, TROUBLE])
-async def test_where_no_mirror_answers_the_registry_is_asked_with_patience(trouble):
+async def test_registry_gets_all_attempts_if_no_mirror_responds(trouble):
     asked = Asked(mirror=trouble, origin=AWAY)
     for _ in range(2):
         assert await asked.all() == [trouble, AWAY]
         assert asked.attempts[-1] == ("origin", 5)
 
 
-async def test_what_the_registry_answers_is_asked_for_again_though_a_mirror_answers():
+async def test_registry_with_server_error_is_not_skipped():
     asked = Asked(mirror=GONE, origin=TROUBLE)
     assert await asked.all() == [GONE, TROUBLE]
     # Patience with what was answered is the exchange's, and not cut short.
@@ -93,14 +93,14 @@ async def test_what_the_registry_answers_is_asked_for_again_though_a_mirror_answ
     assert await asked.all() == [GONE, "signed"]
 
 
-async def test_without_mirrors_the_registry_is_asked_with_patience():
+async def test_registry_without_mirrors_gets_all_attempts():
     asked = Asked(origin=AWAY)
     for _ in range(2):
         assert await asked.all() == [AWAY]
         assert asked.attempts == [("origin", 5)]
 
 
-async def test_a_registry_that_answers_again_for_something_else_is_asked_for_all():
+async def test_registry_is_no_longer_skipped_after_successful_request():
     asked = Asked(mirror=GONE, origin=AWAY)
     await asked.all()
     asked.answers["origin"] = "here"
@@ -125,7 +125,7 @@ def closed():
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-async def test_looking_for_signatures_does_not_wait_for_a_registry_behind_a_gap(mirror, closed):
+async def test_signature_lookup_does_not_wait_for_unreachable_registry(mirror, closed):
     digest = image(mirror, "v1")
     naps: list[float] = []
     async with visiting(mirror, plain_names=(closed,), mirrors={closed: (mirror.host,)}, naps=naps) as client:
@@ -139,7 +139,7 @@ async def test_looking_for_signatures_does_not_wait_for_a_registry_behind_a_gap(
     assert [each.unreached for each in (*referrers.problems, *problems)] == [True, True, True]
 
 
-async def test_an_image_that_no_mirror_has_is_waited_for(mirror, closed):
+async def test_unreachable_registry_is_retried_if_mirror_lacks_image(mirror, closed):
     naps: list[float] = []
     async with visiting(mirror, plain_names=(closed,), mirrors={closed: (mirror.host,)}, naps=naps) as client:
         with pytest.raises(RegistryError, match="cannot reach") as refused:
@@ -148,7 +148,7 @@ async def test_an_image_that_no_mirror_has_is_waited_for(mirror, closed):
     assert len(naps) == 4
 
 
-async def test_both_places_of_referrers_are_asked_at_the_same_time(mirror):
+async def test_referrers_api_and_fallback_tag_are_requested_concurrently(mirror):
     digest = image(mirror)
     # Either answers only when the other one has been asked.
     both = asyncio.Barrier(2)
@@ -162,7 +162,7 @@ async def test_both_places_of_referrers_are_asked_at_the_same_time(mirror):
         await client.list_referrers(at(mirror, digest))
 
 
-async def test_a_host_that_drops_packets_is_waited_for_briefly():
+async def test_host_that_drops_packets_fails_at_connect_timeout():
     # The queue of its connections is full, so that the next one is not answered.
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))

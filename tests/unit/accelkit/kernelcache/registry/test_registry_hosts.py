@@ -17,7 +17,7 @@ from accelkit.kernelcache.registry import RegistrySettings
 MANIFESTS = f"/v2/{REPOSITORY}/manifests/.*"
 
 
-async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
+async def test_plain_http_is_used_only_if_allowed_by_name(registry):
     image(registry, "v1")
     async with visiting(attempts=1) as client:
         with pytest.raises(RegistryError):
@@ -37,12 +37,12 @@ async def test_plain_http_is_spoken_only_where_it_is_allowed_by_name(registry):
         ("r.example", "a.r.example", "https://a.r.example"),
     ],
 )
-def test_plain_http_is_for_the_registry_as_the_reference_names_it(allowed, registry, base):
+def test_plain_http_applies_only_to_exact_registry_name(allowed, registry, base):
     settings = RegistrySettings.of_options(plain_http=[allowed], configs=())
     assert settings.find_origin(Reference(registry, REPOSITORY, "v1")).base == base
 
 
-async def test_a_proxy_of_the_environment_is_used(registry, monkeypatch):
+async def test_proxy_from_environment_is_used(registry, monkeypatch):
     digest = image(registry, "v1")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -53,7 +53,7 @@ async def test_a_proxy_of_the_environment_is_used(registry, monkeypatch):
     assert registry.requests[0].headers["Host"] == "registry.invalid"
 
 
-async def test_no_proxy_names_hosts_that_are_reached_without(registry, monkeypatch):
+async def test_no_proxy_hosts_are_reached_directly(registry, monkeypatch):
     digest = image(registry, "v1")
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -64,14 +64,14 @@ async def test_no_proxy_names_hosts_that_are_reached_without(registry, monkeypat
 # Certificates
 
 
-async def test_a_certificate_of_our_own_authority_is_trusted_when_it_is_named(tls: ssl.SSLContext, ca_file: Path):
+async def test_certificate_of_configured_authority_is_trusted(tls: ssl.SSLContext, ca_file: Path):
     with HostileRegistry(tls=tls) as registry:
         digest = image(registry, "v1")
         async with visiting(ca_file=ca_file) as client:
             assert (await client.read_manifest(at(registry, "v1"))).digest == digest
 
 
-async def test_a_certificate_nobody_vouches_for_is_refused_at_once(tls: ssl.SSLContext):
+async def test_untrusted_certificate_is_rejected_without_retry(tls: ssl.SSLContext):
     with HostileRegistry(tls=tls) as registry:
         naps: list[float] = []
         async with visiting(naps=naps) as client:
@@ -83,7 +83,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_at_once(tls: ssl.SSLC
 
 
 @pytest.mark.parametrize("content", [None, "", "no certificate"])
-async def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path, content):
+async def test_unusable_ca_file_is_named_in_error(tmp_path, content):
     ca_file = tmp_path / "ca.pem"
     if content is not None:
         ca_file.write_text(content)
@@ -95,7 +95,7 @@ async def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path, cont
 # Mirrors
 
 
-async def test_a_mirror_is_asked_before_the_registry(registry, mirror):
+async def test_mirror_is_requested_before_registry(registry, mirror):
     digest = mirror.put_manifest(f"cache/{REPOSITORY}", "v1", manifest())
     async with visiting(registry, mirror, mirrors={registry.host: (f"{mirror.host}/cache",)}) as client:
         assert (await client.read_manifest(at(registry, "v1"))).digest == digest
@@ -103,7 +103,7 @@ async def test_a_mirror_is_asked_before_the_registry(registry, mirror):
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.failing(404), misbehaviour.failing(503), misbehaviour.changed(b"{}")])
-async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry, trouble, mirror):
+async def test_failing_mirror_is_requested_once_before_registry(registry, trouble, mirror):
     digest = image(registry)
     image(mirror)
     mirror.on("GET", MANIFESTS, trouble)
@@ -113,7 +113,7 @@ async def test_a_mirror_that_fails_is_asked_once_and_the_registry_then(registry,
     assert (len(mirror.requests), naps) == (1, [])
 
 
-async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry, mirror):
+async def test_registry_error_is_reported_if_all_mirrors_fail(registry, mirror):
     mirror.on("GET", MANIFESTS, misbehaviour.failing(503))
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
         with pytest.raises(RegistryError) as refused:
@@ -122,14 +122,14 @@ async def test_the_registrys_own_answer_counts_when_all_mirrors_fail(registry, m
     assert f"{mirror.host} returned HTTP 503" in refused.value.message
 
 
-async def test_a_mirror_that_lacks_an_image_is_not_told_of(registry, mirror):
+async def test_mirror_without_image_is_not_mentioned_in_error(registry, mirror):
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
         with pytest.raises(RegistryError) as refused:
             await client.read_manifest(at(registry, "v1"))
     assert mirror.host not in refused.value.message
 
 
-def test_registries_are_meant_whatever_the_capitals_and_by_any_name_of_docker_hub():
+def test_registry_options_normalize_case_and_docker_hub_aliases():
     settings = RegistrySettings.of_options(
         plain_http=["Registry.Local:5000"], mirrors=["index.docker.io=mirror.example"], configs=()
     )

@@ -44,7 +44,7 @@ async def test_a_redirect_is_followed(registry, storage, status):
     assert await pulled(registry, storage) == BODY
 
 
-async def test_a_password_stays_with_its_registry(registry, storage):
+async def test_password_is_not_sent_to_redirect_target(registry, storage):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
     credentials = RegistryCredentials({registry.host: Login("user", "password")})
@@ -53,7 +53,7 @@ async def test_a_password_stays_with_its_registry(registry, storage):
     assert [each.authorization for each in storage.requests] == [None]
 
 
-async def test_a_token_stays_with_its_registry(registry, storage):
+async def test_token_is_not_sent_to_redirect_target(registry, storage):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     registry.on("*", "/v2/.*", misbehaviour.token_auth(TOKEN, realm=f"{registry.url}/token", scope="x"))
     registry.on("GET", "/token", misbehaviour.answering(200, b'{"token":"%s"}' % TOKEN.encode()))
@@ -62,7 +62,7 @@ async def test_a_token_stays_with_its_registry(registry, storage):
     assert [each.authorization for each in storage.requests] == [None]
 
 
-async def test_another_host_cannot_ask_for_the_login(registry, storage):
+async def test_redirect_target_cannot_request_login(registry, storage):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     storage.on("GET", BLOBS, misbehaviour.basic_auth("user", "password"))
     logins = {registry.host: Login("user", "password"), storage.host: Login("user", "password")}
@@ -72,7 +72,7 @@ async def test_another_host_cannot_ask_for_the_login(registry, storage):
     assert [each.authorization for each in storage.requests] == [None]
 
 
-async def test_a_part_is_asked_for_behind_the_redirect_too(registry, storage):
+async def test_resumed_download_follows_redirect(registry, storage):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     storage.on("GET", BLOBS, misbehaviour.cut_after(1000))
     assert await pulled(registry, storage) == BODY
@@ -95,7 +95,7 @@ async def test_a_part_is_asked_for_behind_the_redirect_too(registry, storage):
         ("https://anywhere.example:8443/x", True),
     ],
 )
-def test_plain_http_is_for_the_port_that_is_named_or_80(url, allowed):
+def test_plain_http_redirect_is_allowed_only_for_listed_host_and_port(url, allowed):
     base, plain = "http://r.example:5000", {"r.example:5000", "s.example", "t.example:8080"}
     with contextlib.nullcontext() if allowed else pytest.raises(RegistryError, match="not HTTPS"):
         require_safe(URL(url), base=base, plain_http=plain, registry="r.example")
@@ -103,21 +103,21 @@ def test_plain_http_is_for_the_port_that_is_named_or_80(url, allowed):
 
 # A host that is allowed without a port opens none but 80.
 @pytest.mark.parametrize("plain_names", [(), ("127.0.0.1",)])
-async def test_a_host_without_tls_is_refused_unless_it_is_allowed(registry, storage, plain_names):
+async def test_redirect_to_unlisted_plain_http_host_is_rejected(registry, storage, plain_names):
     registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
     with pytest.raises(RegistryError, match="not HTTPS"):
         await pulled(registry, plain_names=plain_names)
     assert storage.requests == []
 
 
-async def test_a_circle_is_left(registry):
+async def test_redirect_loop_is_rejected(registry):
     registry.on("GET", BLOBS, misbehaviour.redirecting(registry.url))
     with pytest.raises(RegistryError, match="redirected more than 5 times"):
         await pulled(registry)
     assert len(registry.requests) == 6
 
 
-async def test_nothing_falls_back_from_https(tls, ca_file, storage):
+async def test_redirect_from_https_to_http_is_rejected(tls, ca_file, storage):
     with HostileRegistry(tls=tls) as registry:
         registry.on("GET", BLOBS, misbehaviour.redirecting(storage.url))
         with pytest.raises(RegistryError, match="not HTTPS"):
@@ -145,21 +145,21 @@ async def test_nothing_falls_back_from_https(tls, ca_file, storage):
         "gopher://h/x",
     ],
 )
-async def test_what_is_no_place_to_go_is_refused(registry, location):
+async def test_invalid_redirect_url_is_rejected(registry, location):
     registry.on("GET", BLOBS, lambda _: web.Response(status=307, headers={"Location": location}))
     with pytest.raises(RegistryError, match="not a valid HTTP URL"):
         await pulled(registry)
     assert len(registry.requests) == 1
 
 
-async def test_a_registry_cannot_send_us_to_itself_with_a_login_of_its_choice(registry):
+async def test_redirect_url_with_credentials_is_rejected(registry):
     location = registry.url.replace("//", "//user:password@") + "/elsewhere"
     registry.on("GET", BLOBS, lambda _: web.Response(status=307, headers={"Location": location}))
     with pytest.raises(RegistryError, match="not a valid HTTP URL"):
         await pulled(registry)
 
 
-async def test_a_signed_link_arrives_as_it_was_written(registry, storage):
+async def test_signed_redirect_url_is_requested_unchanged(registry, storage):
     link = "/a%2Fb/%7Ec?signature=x%2By%2Fz%3D&plain=a+b&empty="
     seen = []
 
@@ -173,7 +173,7 @@ async def test_a_signed_link_arrives_as_it_was_written(registry, storage):
     assert seen == [link]
 
 
-async def test_a_manifest_behind_a_redirect_is_still_held_to_its_digest(registry, storage):
+async def test_redirected_manifest_is_verified_against_digest(registry, storage):
     digest = image(registry)
     registry.on("GET", f"/v2/{REPOSITORY}/manifests/.*", misbehaviour.redirecting(storage.url))
     storage.on("GET", ".*", misbehaviour.answering(200, b"{}"))

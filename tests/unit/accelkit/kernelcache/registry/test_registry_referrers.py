@@ -47,7 +47,7 @@ async def asked(registry):
         return await client.list_referrers(at(registry, SUBJECT))
 
 
-async def test_the_referrers_api_is_asked(registry):
+async def test_referrers_api_is_queried(registry):
     digest = image(registry, artifactType="text/x", subject=OURS, annotations={"a": "b"})
     found = await asked(registry)
     (descriptor,) = found.descriptors
@@ -55,13 +55,13 @@ async def test_the_referrers_api_is_asked(registry):
     assert found.problems == ()
 
 
-async def test_nothing_that_refers_is_nothing_without_problems(registry):
+async def test_image_without_referrers_has_empty_list_without_problems(registry):
     found = await asked(registry)
     assert (found.descriptors, found.problems) == ((), ())
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 406, 501])
-async def test_without_the_api_the_fallback_tag_counts(registry, status):
+async def test_fallback_tag_is_used_if_referrers_api_is_unsupported(registry, status):
     registry.on("GET", REFERRERS, misbehaviour.failing(status))
     registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
     found = await asked(registry)
@@ -69,26 +69,26 @@ async def test_without_the_api_the_fallback_tag_counts(registry, status):
     assert len(registry.received("GET", REFERRERS)) == 1
 
 
-async def test_an_empty_list_of_the_api_does_not_hide_the_fallback_tag(registry):
+async def test_fallback_tag_is_read_if_referrers_api_list_is_empty(registry):
     registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
     assert digests(await asked(registry)) == named("a")
 
 
-async def test_what_both_list_is_listed_once(registry):
+async def test_referrers_in_both_lists_are_returned_once(registry):
     registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a", "b"), OCI_INDEX))
     registry.put_manifest(REPOSITORY, FALLBACK, index("b", "c", "c"), OCI_INDEX)
     found = await asked(registry)
     assert (len(found.descriptors), digests(found)) == (3, named("a", "b", "c"))
 
 
-async def test_all_pages_are_read(registry):
+async def test_all_pages_of_referrers_are_read(registry):
     pages = misbehaviour.paged_referrers([entry(name) for name in "abcde"], page=2)
     registry.on("GET", REFERRERS, pages)
     found = await asked(registry)
     assert (digests(found), found.problems) == (named(*"abcde"), ())
 
 
-async def test_pages_without_end_are_a_problem_and_what_was_read_counts(registry):
+async def test_endless_pages_are_reported_and_read_entries_are_returned(registry):
     pages = misbehaviour.paged_referrers([entry(name) for name in "abc"], page=1, endlessly=True)
     registry.on("GET", REFERRERS, pages)
     found = await asked(registry)
@@ -96,7 +96,7 @@ async def test_pages_without_end_are_a_problem_and_what_was_read_counts(registry
     assert "more than 50 pages" in found.problems[0].message
 
 
-async def test_a_page_that_is_missing_is_a_problem_and_no_end(registry):
+async def test_missing_page_is_reported_as_problem(registry):
     pages = misbehaviour.paged_referrers([entry(name) for name in "ab"], page=1)
     registry.on(
         "GET", REFERRERS, lambda request: misbehaviour.failing(404)(request) if request.query else pages(request)
@@ -106,7 +106,7 @@ async def test_a_page_that_is_missing_is_a_problem_and_no_end(registry):
     assert "HTTP 404" in found.problems[0].message
 
 
-async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
+async def test_next_page_on_another_host_is_reported_and_not_requested(registry):
     with HostileRegistry() as other:
         headers = {"Link": f'<{other.url}/v2/{REPOSITORY}/referrers/{SUBJECT}>; rel="next"'}
         registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
@@ -117,7 +117,7 @@ async def test_a_next_page_on_another_host_is_a_problem_and_not_asked(registry):
     assert "another host" in found.problems[0].message
 
 
-async def test_all_pages_together_have_a_limit(registry):
+async def test_total_size_of_referrer_pages_is_limited(registry):
     padded = json.dumps({**json.loads(index("a")), "annotations": {"padding": "a" * 3_900_000}}).encode()
     headers = {"Link": f'</v2/{REPOSITORY}/referrers/{SUBJECT}>; rel="next"'}
     registry.on("GET", REFERRERS, misbehaviour.answering(200, padded, OCI_INDEX, headers))
@@ -128,13 +128,13 @@ async def test_all_pages_together_have_a_limit(registry):
 
 
 @pytest.mark.parametrize("link", ["<https://[>; rel=next", "<https://r.io:99999/>; rel=next", "<file:///x>; rel=next"])
-async def test_a_next_page_that_cannot_be_read_is_a_problem_and_no_end(registry, link):
+async def test_invalid_next_page_link_is_reported_as_problem(registry, link):
     registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, {"Link": link}))
     (problem,) = (await asked(registry)).problems
     assert "not a valid HTTP URL" in problem.message or "invalid link to the next page" in problem.message
 
 
-async def test_a_link_to_something_else_ends_a_list(registry):
+async def test_unrelated_link_header_is_ignored(registry):
     headers = {"Link": '<https://docs.example.com>; rel="help", rubbish'}
     registry.on("GET", REFERRERS, misbehaviour.answering(200, index("a"), OCI_INDEX, headers))
     found = await asked(registry)
@@ -144,7 +144,7 @@ async def test_a_link_to_something_else_ends_a_list(registry):
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"{}", b"[" * 100_000, manifest(), index("a").replace(b"sha256", b"md5")]
 )
-async def test_rubbish_of_the_api_is_a_problem_and_the_fallback_tag_counts(registry, body):
+async def test_malformed_api_list_is_reported_and_fallback_tag_is_used(registry, body):
     registry.on("GET", REFERRERS, misbehaviour.answering(200, body))
     registry.put_manifest(REPOSITORY, FALLBACK, index("a"), OCI_INDEX)
     found = await asked(registry)
@@ -153,14 +153,14 @@ async def test_rubbish_of_the_api_is_a_problem_and_the_fallback_tag_counts(regis
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_to_be_denied_the_list_is_a_problem_not_nothing(registry, status):
+async def test_denied_referrers_list_is_reported_as_problem(registry, status):
     registry.on("GET", REFERRERS, misbehaviour.failing(status))
     found = await asked(registry)
     assert f"HTTP {status}" in found.problems[0].message
 
 
 @pytest.mark.parametrize("body", [manifest(), b"rubbish"])
-async def test_a_fallback_tag_that_is_no_index_is_a_problem_and_the_api_counts(registry, body):
+async def test_invalid_fallback_tag_is_reported_and_api_list_is_used(registry, body):
     digest = image(registry, artifactType="text/x", subject=OURS)
     registry.put_manifest(REPOSITORY, FALLBACK, body, OCI_MANIFEST)
     found = await asked(registry)
@@ -169,7 +169,7 @@ async def test_a_fallback_tag_that_is_no_index_is_a_problem_and_the_api_counts(r
 
 
 @pytest.mark.parametrize(("place", "shown"), [(REFERRERS, "tagged"), (TAGGED, "listed")])
-async def test_a_registry_in_trouble_is_a_problem_and_what_the_other_way_shows_counts(registry, place, shown):
+async def test_failing_list_is_reported_and_remaining_list_is_used(registry, place, shown):
     known = {"listed": image(registry, artifactType="text/x", subject=OURS), "tagged": digest_of(b"tagged")}
     registry.put_manifest(REPOSITORY, FALLBACK, index("tagged"))
     registry.on("GET", place, misbehaviour.failing(503))
@@ -178,7 +178,7 @@ async def test_a_registry_in_trouble_is_a_problem_and_what_the_other_way_shows_c
     assert [(each.status, each.retryable) for each in found.problems] == [(503, True)]
 
 
-async def test_mirrors_are_asked_beside_the_registry(registry, mirror):
+async def test_referrers_of_mirrors_and_registry_are_merged(registry, mirror):
     ours = image(registry, artifactType="text/x", subject=OURS)
     theirs = image(mirror, artifactType="text/y", subject=OURS)
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
@@ -186,7 +186,7 @@ async def test_mirrors_are_asked_beside_the_registry(registry, mirror):
     assert (digests(found), found.problems) == ({ours, theirs}, ())
 
 
-async def test_a_registry_behind_a_gap_is_a_problem_beside_what_its_mirror_has(registry, mirror):
+async def test_failing_registry_is_reported_and_mirror_referrers_are_used(registry, mirror):
     theirs = image(mirror, artifactType="text/y", subject=OURS)
     registry.on("GET", ".*", misbehaviour.failing(503))
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
@@ -195,14 +195,14 @@ async def test_a_registry_behind_a_gap_is_a_problem_beside_what_its_mirror_has(r
     assert {each.retryable for each in found.problems} == {True}
 
 
-async def test_what_ails_a_mirror_is_no_problem_where_the_registry_can_tell(registry, mirror):
+async def test_failing_mirror_is_ignored_if_registry_responds(registry, mirror):
     mirror.on("GET", ".*", misbehaviour.failing(503))
     async with visiting(registry, mirror, mirrors={registry.host: (mirror.host,)}) as client:
         found = await client.list_referrers(at(registry, SUBJECT))
     assert (found.descriptors, found.problems) == ((), ())
 
 
-async def test_what_refers_to_a_tag_cannot_be_asked(registry):
+async def test_listing_referrers_requires_digest(registry):
     async with visiting(registry) as client:
         with pytest.raises(CacheError, match="without a digest"):
             await client.list_referrers(at(registry, "v1"))

@@ -66,18 +66,18 @@ async def fetched(registry, login=None, tags=("v1",), **settings):
 # Passwords
 
 
-async def test_a_password_is_given_when_it_is_asked_for(registry):
+async def test_password_is_sent_after_challenge(registry):
     registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
     await fetched(registry, Login("user", "password"), tags=("v1", "v2"))
     assert [each.authorization for each in registry.requests] == [None, BASIC, BASIC]
 
 
-async def test_a_password_is_not_given_where_nobody_asks(registry):
+async def test_password_is_not_sent_without_challenge(registry):
     await fetched(registry, Login("user", "password"))
     assert [each.authorization for each in registry.requests] == [None]
 
 
-async def test_a_wrong_password_is_given_once(registry):
+async def test_wrong_password_is_sent_only_once(registry):
     registry.on("*", ".*", misbehaviour.basic_auth("user", "another"))
     with pytest.raises(RegistryError, match="log in") as refused:
         await fetched(registry, Login("user", "password"))
@@ -87,7 +87,7 @@ async def test_a_wrong_password_is_given_once(registry):
 
 
 @pytest.mark.parametrize("login", [None, REFRESH])
-async def test_without_a_password_the_error_says_that_one_is_wanted(registry, login):
+async def test_missing_password_is_reported(registry, login):
     registry.on("*", ".*", misbehaviour.basic_auth("user", "password"))
     with pytest.raises(RegistryError, match="requires a user name and a password"):
         await fetched(registry, login)
@@ -96,7 +96,7 @@ async def test_without_a_password_the_error_says_that_one_is_wanted(registry, lo
 # Tokens
 
 
-async def test_a_token_is_asked_for_anonymously_and_used_while_it_lasts(registry):
+async def test_anonymous_token_is_requested_once_and_reused(registry):
     TokenServer(registry)
     await fetched(registry, tags=("v1", "v2"))
     (asked,) = registry.received("GET", "/token")
@@ -105,13 +105,13 @@ async def test_a_token_is_asked_for_anonymously_and_used_while_it_lasts(registry
     assert [each.authorization for each in registry.received("GET", "/v2/.*")] == [None, *["Bearer token-1"] * 2]
 
 
-async def test_a_token_is_asked_for_with_the_password(registry):
+async def test_token_is_requested_with_password(registry):
     TokenServer(registry)
     await fetched(registry, Login("user", "password"))
     assert registry.received("GET", "/token")[0].authorization == BASIC
 
 
-async def test_a_token_is_asked_for_with_the_refresh_token(registry):
+async def test_token_is_requested_with_refresh_token(registry):
     server = TokenServer(registry)
     await fetched(registry, REFRESH)
     (form,) = server.forms
@@ -124,7 +124,7 @@ async def test_a_token_is_asked_for_with_the_refresh_token(registry):
     }
 
 
-async def test_a_token_that_is_refused_is_asked_for_again(registry):
+async def test_rejected_token_is_replaced(registry):
     server = TokenServer(registry)
     async with visiting(registry) as client:
         await client.read_manifest(at(registry, "v1"))
@@ -134,7 +134,7 @@ async def test_a_token_that_is_refused_is_asked_for_again(registry):
     assert registry.requests[-1].authorization == "Bearer token-2"
 
 
-async def test_a_token_is_for_its_scope_alone(registry):
+async def test_token_is_requested_per_scope(registry):
     TokenServer(registry)
     async with visiting(registry) as client:
         await client.read_manifest(at(registry, "v1"))
@@ -145,7 +145,7 @@ async def test_a_token_is_for_its_scope_alone(registry):
     ]
 
 
-async def test_the_realms_own_query_is_kept(registry):
+async def test_query_of_realm_url_is_kept(registry):
     TokenServer(registry, realm=f"{registry.url}/token?account=a%2Fb")
     await fetched(registry)
     assert registry.received("GET", "/token")[0].query == {
@@ -156,7 +156,7 @@ async def test_the_realms_own_query_is_kept(registry):
 
 
 @pytest.mark.parametrize("answer", [{"token": None, "access_token": "x"}, {"token": "", "access_token": "x"}])
-async def test_a_token_may_be_called_access_token(registry, answer):
+async def test_access_token_field_is_accepted(registry, answer):
     registry.on("*", "/v2/.*", misbehaviour.token_auth("x", realm=f"{registry.url}/token", scope="s"))
     registry.on("*", "/token", misbehaviour.answering(200, json.dumps(answer).encode()))
     await fetched(registry)
@@ -164,7 +164,7 @@ async def test_a_token_may_be_called_access_token(registry, answer):
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.failing(503, times=2), misbehaviour.dropped(times=2)])
-async def test_a_token_server_in_trouble_is_asked_again(registry, trouble):
+async def test_failed_token_request_is_retried(registry, trouble):
     TokenServer(registry)
     registry.on("*", "/token", trouble)
     await fetched(registry)
@@ -172,7 +172,7 @@ async def test_a_token_server_in_trouble_is_asked_again(registry, trouble):
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.stalled(), misbehaviour.dripping()])
-async def test_a_token_server_that_never_ends_has_a_deadline(registry, trouble):
+async def test_endless_token_request_times_out(registry, trouble):
     TokenServer(registry)
     registry.on("*", "/token", trouble)
     with pytest.raises(RegistryError) as refused:
@@ -181,7 +181,7 @@ async def test_a_token_server_that_never_ends_has_a_deadline(registry, trouble):
 
 
 @pytest.mark.parametrize("login", [Login("user", "password"), REFRESH])
-async def test_a_token_server_cannot_send_us_elsewhere(registry, login):
+async def test_redirect_of_token_server_is_rejected(registry, login):
     TokenServer(registry)
     with HostileRegistry() as other:
         registry.on("*", "/token", misbehaviour.redirecting(other.url))
@@ -205,7 +205,7 @@ async def test_a_token_server_cannot_send_us_elsewhere(registry, login):
     ],
     ids=range(9),
 )
-async def test_a_token_server_that_gives_no_token_is_named(registry, answer):
+async def test_token_server_without_valid_token_is_named_in_error(registry, answer):
     TokenServer(registry)
     registry.on("*", "/token", answer)
     with pytest.raises(RegistryError, match=r"127\.0\.0\.1") as refused:
@@ -224,13 +224,13 @@ async def test_a_token_server_that_gives_no_token_is_named(registry, answer):
         ("https://" + "a" * 64 + ".io/token", "not a valid HTTP URL"),
     ],
 )
-async def test_a_realm_that_is_no_safe_place_gets_no_password(registry, realm, words):
+async def test_unsafe_realm_url_is_rejected_before_password_is_sent(registry, realm, words):
     TokenServer(registry, realm=realm)
     with pytest.raises(RegistryError, match=words):
         await fetched(registry, Login("user", "password"))
 
 
-async def test_a_demand_we_cannot_meet_is_a_refusal(registry):
+async def test_unsupported_authentication_scheme_is_rejected(registry):
     answer = misbehaviour.answering(401, headers={"WWW-Authenticate": "Negotiate"})
     registry.on("*", "/v2/.*", answer)
     with pytest.raises(RegistryError) as refused:
@@ -242,7 +242,7 @@ async def test_a_demand_we_cannot_meet_is_a_refusal(registry):
 @pytest.mark.parametrize(
     ("said", "lasts"), [(None, 50), (300, 290), (5, 1), (-1, 1), (1.5e9, 3590), (10**400 // 10**100, 3590), (60.0, 50)]
 )
-async def test_a_token_is_used_until_shortly_before_its_end(registry, said, lasts):
+async def test_token_is_used_until_shortly_before_expiry(registry, said, lasts):
     TokenServer(registry, **({} if said is None else {"expires_in": said}))
     now = 1000.0
     settings = RegistrySettings(plain_http=frozenset({registry.host}))
@@ -273,5 +273,5 @@ async def test_a_token_is_used_until_shortly_before_its_end(registry, said, last
         (['Bearer realm="unended'], Challenge("bearer")),
     ],
 )
-def test_of_several_demands_a_token_comes_before_a_password(headers, expected):
+def test_bearer_challenge_takes_precedence_over_basic(headers, expected):
     assert parse_challenges(headers) == expected

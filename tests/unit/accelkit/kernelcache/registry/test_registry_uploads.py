@@ -45,7 +45,7 @@ async def pushed(registry, *also, content=None, mount_from=None, **settings) -> 
 # Blobs
 
 
-async def test_a_blob_is_sent_whole_in_one_request(registry):
+async def test_blob_is_uploaded_in_one_request(registry):
     assert await pushed(registry)
     assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
     assert [each.method for each in registry.requests] == ["HEAD", "POST", "PUT"]
@@ -54,7 +54,7 @@ async def test_a_blob_is_sent_whole_in_one_request(registry):
     assert "Transfer-Encoding" not in put.headers
 
 
-async def test_a_blob_that_is_there_is_not_sent(registry):
+async def test_existing_blob_is_not_uploaded(registry):
     registry.put_blob(REPOSITORY, BODY)
     content = Content()
     assert not await pushed(registry, content=content)
@@ -68,13 +68,13 @@ async def test_a_blob_of_another_repository_is_mounted(registry):
     assert (registry.honest.blob(REPOSITORY, BLOB.digest), content.asked) == (BODY, 0)
 
 
-async def test_a_blob_that_cannot_be_mounted_is_sent(registry):
+async def test_blob_is_uploaded_if_mount_fails(registry):
     assert await pushed(registry, mount_from="team/base")
     assert registry.honest.blob(REPOSITORY, BLOB.digest) == BODY
 
 
 @pytest.mark.parametrize("form", ["{path}", "{url}{path}", "{path}?_state=a%2Bb%3D", "{url}{path}?_state=a%2Bb%3D&x"])
-async def test_the_place_for_a_blob_may_be_written_in_several_ways(registry, form):
+async def test_upload_accepts_relative_and_absolute_location_with_query(registry, form):
     seen = []
 
     async def begin(request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ async def test_the_place_for_a_blob_may_be_written_in_several_ways(registry, for
 
 
 @pytest.mark.parametrize("trouble", [misbehaviour.failing(503, times=2), misbehaviour.dropped(times=2)])
-async def test_a_transfer_that_fails_begins_again_with_all_its_bytes(registry, trouble):
+async def test_failed_upload_is_restarted_with_all_bytes(registry, trouble):
     registry.on("PUT", UPLOADS, trouble)
     content = Content()
     assert await pushed(registry, content=content)
@@ -101,7 +101,7 @@ async def test_a_transfer_that_fails_begins_again_with_all_its_bytes(registry, t
     assert len(places) == 3, "an upload that broke off was used again"
 
 
-async def test_a_transfer_that_fails_for_good_ends_after_all_attempts(registry):
+async def test_upload_fails_after_all_attempts(registry):
     registry.on("POST", UPLOADS, misbehaviour.failing(503))
     with pytest.raises(RegistryError) as refused:
         await pushed(registry, attempts=3)
@@ -109,21 +109,21 @@ async def test_a_transfer_that_fails_for_good_ends_after_all_attempts(registry):
     assert len(registry.received("POST", UPLOADS)) == 3
 
 
-async def test_a_registry_that_takes_no_bytes_has_a_deadline(registry):
+async def test_stalled_upload_times_out(registry):
     registry.on("PUT", UPLOADS, misbehaviour.stalled())
     with pytest.raises(RegistryError, match="cannot reach"):
         await pushed(registry, timeout_seconds=0.1, attempts=1)
 
 
 @pytest.mark.parametrize("body", [BODY[:-1], BODY + b"x", b""])
-async def test_a_blob_that_is_not_as_long_as_announced_is_neither_stored_nor_sent_again(registry, body):
+async def test_blob_of_wrong_length_is_not_stored_or_retried(registry, body):
     with pytest.raises(CacheError, match="than the 200000 bytes of its descriptor"):
         await pushed(registry, content=Content(body))
     assert registry.honest.blob(REPOSITORY, BLOB.digest) is None
     assert len(registry.received("POST", UPLOADS)) == 1
 
 
-async def test_what_goes_wrong_with_our_own_bytes_is_no_fault_of_the_registry(registry):
+async def test_error_of_content_source_is_raised_unchanged(registry):
     async def content():
         yield BODY[:1000]
         raise OSError("the disk is gone")
@@ -132,18 +132,18 @@ async def test_what_goes_wrong_with_our_own_bytes_is_no_fault_of_the_registry(re
         await pushed(registry, content=content)
 
 
-async def test_a_blob_with_other_bytes_is_refused_by_the_registry(registry):
+async def test_blob_with_wrong_digest_is_rejected_by_registry(registry):
     with pytest.raises(RegistryError, match="HTTP 400"):
         await pushed(registry, content=Content(b"x" * len(BODY)))
 
 
-async def test_an_upload_without_a_place_is_refused(registry):
+async def test_upload_without_location_header_is_rejected(registry):
     registry.on("POST", UPLOADS, misbehaviour.answering(202))
     with pytest.raises(RegistryError, match="returned no URL"):
         await pushed(registry)
 
 
-async def test_a_place_on_another_host_gets_no_login(registry):
+async def test_upload_to_another_host_sends_no_login(registry):
     registry.on("*", "/v2/.*", misbehaviour.basic_auth("user", "password"))
     credentials = RegistryCredentials({registry.host: Login("user", "password")})
     with HostileRegistry() as storage:
@@ -156,7 +156,7 @@ async def test_a_place_on_another_host_gets_no_login(registry):
     assert put.query == {"x": "1", "digest": BLOB.digest}
 
 
-async def test_a_place_without_tls_gets_no_bytes(registry):
+async def test_upload_to_plain_http_location_is_rejected(registry):
     with HostileRegistry() as storage:
         registry.on("POST", UPLOADS, misbehaviour.answering(202, headers={"Location": f"{storage.url}/store"}))
         with pytest.raises(RegistryError, match="not HTTPS"):
@@ -164,7 +164,7 @@ async def test_a_place_without_tls_gets_no_bytes(registry):
         assert storage.requests == []
 
 
-async def test_a_mirror_is_never_written_to(registry, mirror):
+async def test_upload_sends_nothing_to_mirror(registry, mirror):
     assert await pushed(registry, mirror, mirrors={registry.host: (mirror.host,)})
     assert mirror.requests == []
 
@@ -177,33 +177,33 @@ async def wrote(registry, content=SIGNATURE, media_type=OCI_MANIFEST, version=No
         return await client.uploads.push_manifest(at(registry, version), content, media_type)
 
 
-async def test_a_manifest_is_written_under_its_tag_or_digest(registry):
+async def test_manifest_is_written_under_tag_or_digest(registry):
     assert await wrote(registry, manifest(), version="v1") == digest_of(manifest())
     assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
     assert await wrote(registry) == digest_of(SIGNATURE)
     assert registry.honest.manifest(REPOSITORY, digest_of(SIGNATURE)) == SIGNATURE
 
 
-async def test_a_manifest_is_written_again_after_trouble(registry):
+async def test_manifest_upload_is_retried_after_server_error(registry):
     registry.on("PUT", ".*", misbehaviour.failing(503, times=1))
     await wrote(registry, manifest(), version="v1")
     assert registry.honest.manifest(REPOSITORY, "v1") == manifest()
 
 
-async def test_a_manifest_that_is_stored_as_something_else_is_an_error(registry):
+async def test_manifest_stored_under_different_digest_is_an_error(registry):
     registry.on("PUT", ".*", misbehaviour.lying_digest(digest_of(b"x")))
     with pytest.raises(RegistryError, match="stored"):
         await wrote(registry)
 
 
 @pytest.mark.parametrize("content", [b"{}", b"rubbish"])
-async def test_what_is_no_manifest_is_not_sent(registry, content):
+async def test_invalid_manifest_is_not_uploaded(registry, content):
     with pytest.raises(CacheError):
         await wrote(registry, content)
     assert registry.requests == []
 
 
-async def test_a_manifest_is_not_written_under_the_digest_of_another(registry):
+async def test_manifest_is_not_written_under_wrong_digest(registry):
     with pytest.raises(CacheError, match="cannot write a manifest"):
         await wrote(registry, version=digest_of(b"another"))
     assert registry.requests == []
@@ -216,7 +216,7 @@ async def listed(registry) -> dict:
     return json.loads(registry.honest.manifest(REPOSITORY, FALLBACK) or b"null")
 
 
-async def test_a_registry_that_lists_referrers_itself_gets_no_fallback_tag(registry):
+async def test_fallback_tag_is_not_written_if_registry_supports_referrers(registry):
     await wrote(registry)
     assert await listed(registry) is None
 
@@ -228,7 +228,7 @@ def old():
         yield registry
 
 
-async def test_a_registry_without_referrers_gets_the_fallback_tag(old):
+async def test_fallback_tag_is_written_if_registry_lacks_referrers_api(old):
     digest = await wrote(old)
     entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": len(SIGNATURE)}
     assert await listed(old) == {
@@ -241,13 +241,13 @@ async def test_a_registry_without_referrers_gets_the_fallback_tag(old):
     assert [each.digest for each in found.descriptors] == [digest]
 
 
-async def test_an_entry_without_a_type_of_its_own_has_that_of_its_configuration(old):
+async def test_artifact_type_of_fallback_entry_defaults_to_configuration_type(old):
     await wrote(old, manifest(subject=SUBJECT))
     (entry,) = (await listed(old))["manifests"]
     assert entry["artifactType"] == "application/vnd.oci.image.config.v1+json"
 
 
-async def test_what_was_in_the_list_stays_as_it_was(old):
+async def test_fallback_tag_keeps_existing_entries_and_annotations(old):
     theirs = {"mediaType": "text/x", "digest": digest_of(b"x"), "size": 1, "urls": ["https://x"], "data": "eA=="}
     before = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [theirs], "annotations": {"k": "v"}}
     old.put_manifest(REPOSITORY, FALLBACK, json.dumps(before).encode(), OCI_INDEX)
@@ -258,21 +258,21 @@ async def test_what_was_in_the_list_stays_as_it_was(old):
     assert [each["digest"] for each in after["manifests"]] == [theirs["digest"], digest]
 
 
-async def test_no_digest_is_listed_twice(old):
+async def test_fallback_tag_lists_each_digest_once(old):
     await wrote(old)
     await wrote(old)
     assert len((await listed(old))["manifests"]) == 1
 
 
 @pytest.mark.parametrize("body", [manifest(), b"rubbish"])
-async def test_a_list_that_cannot_be_read_is_not_written_over(old, body):
+async def test_unreadable_fallback_tag_is_not_overwritten(old, body):
     old.put_manifest(REPOSITORY, FALLBACK, body, OCI_MANIFEST)
     with pytest.raises(CacheError):
         await wrote(old)
     assert old.honest.manifest(REPOSITORY, FALLBACK) == body
 
 
-async def test_a_list_that_cannot_be_reached_is_not_taken_for_empty(old):
+async def test_unreachable_fallback_tag_is_not_overwritten(old):
     old.on("GET", ".*/manifests/sha256-.*", misbehaviour.failing(503))
     with pytest.raises(RegistryError) as refused:
         await wrote(old)

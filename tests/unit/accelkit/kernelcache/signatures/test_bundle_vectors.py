@@ -36,7 +36,7 @@ def arguments(case: Path) -> list[str]:
 
 @pytest.mark.skipif(not VECTORS, reason="ACCELKIT_VECTORS does not name the folder of test vectors")
 @pytest.mark.parametrize("name", CASES or ["none"])
-def test_a_bundle_verifies_exactly_where_its_name_says_so(name):
+def test_conformance_bundle_has_result_stated_in_its_name(name):
     result = CliRunner().invoke(main, arguments(FOLDER / name))
     assert (result.exit_code == 0) != name.endswith("_fail"), result.output
     # A verdict is a sentence, never a traceback.

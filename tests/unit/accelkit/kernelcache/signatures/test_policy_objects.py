@@ -31,7 +31,7 @@ def names(policies: PolicySet, image: Reference, namespace: str | None) -> list[
     return [each.name for each in policies.policies.select(image, namespace)]
 
 
-def test_objects_mean_what_a_file_of_the_same_policies_means():
+def test_policy_objects_select_by_image_and_namespace():
     policies = parsed(acme=spec(by_key(SIGSTORE.key())), strict=spec(namespaces=["prod"]))
     assert not policies.broken
     assert names(policies, APP, "prod") == ["acme", "strict"]
@@ -39,7 +39,7 @@ def test_objects_mean_what_a_file_of_the_same_policies_means():
     assert names(policies, OTHER, "prod") == []
 
 
-def test_no_policies_cover_nothing():
+def test_empty_policy_set_covers_no_image():
     policies = parsed()
     assert names(policies, APP, "prod") == []
     assert policies.find_broken(APP, "prod") is None
@@ -55,7 +55,7 @@ def test_no_policies_cover_nothing():
         (["prod", "*"], ["prod", "dev", None]),
     ],
 )
-def test_a_policy_for_some_namespaces_covers_no_cache_of_another_or_of_the_cluster(namespaces, covered):
+def test_policy_with_namespaces_covers_only_caches_of_those_namespaces(namespaces, covered):
     policies = parsed(acme=spec() if namespaces is None else spec(namespaces=namespaces))
     assert [each for each in ("prod", "dev", None) if names(policies, APP, each)] == covered
 
@@ -86,7 +86,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
-def test_a_wrong_object_refuses_what_it_may_cover_and_leaves_the_others(wrong):
+def test_invalid_object_blocks_images_in_scope_and_keeps_other_policies(wrong):
     policies = parsed(acme=spec(), wrong=wrong)
     assert list(policies.broken) == ["wrong"]
     assert "signer policy wrong" in policies.broken["wrong"]
@@ -111,42 +111,42 @@ def test_a_wrong_object_refuses_what_it_may_cover_and_leaves_the_others(wrong):
         (["quay.io/acme/**"], None, OTHER, None, False),
     ],
 )
-def test_a_wrong_object_refuses_no_more_than_it_may_cover(images, namespaces, image, namespace, may_cover):
+def test_invalid_object_blocks_only_images_in_scope(images, namespaces, image, namespace, may_cover):
     policies = parsed(wrong={"images": images, "namespaces": namespaces, "signers": []})
     assert (policies.find_broken(image, namespace) is not None) == may_cover
 
 
 @pytest.mark.parametrize("field", ["subject", "subjectPattern", "issuer", "issuerPattern"])
 @pytest.mark.parametrize("value", [None, ""])
-def test_an_authority_is_not_trusted_as_a_whole_because_its_subject_was_left_empty(field, value):
+def test_empty_identity_field_of_ca_signer_is_rejected(field, value):
     ca = {"ca": {"data": "PEM", field: value}}
     (why,) = parsed(wrong=spec(ca)).broken.values()
     assert field in why
 
 
-def test_what_is_wrong_is_said_in_a_sentence_of_bounded_length():
+def test_error_of_invalid_object_is_bounded_in_length():
     (why,) = parsed(wrong=spec({"key": {"file": "x" * 5000}}), right=spec()).broken.values()
     assert len(why) <= 512
     assert "a SignerPolicy object cannot use files" in why
 
 
-def test_a_corrected_object_refuses_nothing_any_more():
+def test_corrected_object_no_longer_blocks_images():
     assert parsed(acme=spec({"key": {"data": "no key"}})).find_broken(APP, None)
     assert parsed(acme=spec(by_key(SIGSTORE.key()))).find_broken(APP, None) is None
 
 
-def test_a_trusted_root_that_cannot_be_read_is_reported(tmp_path):
+def test_missing_trusted_root_is_reported(tmp_path):
     with pytest.raises(ConfigurationError, match="trusted root"):
         parse_policies([], tmp_path / "absent.json")
 
 
 class TestDigest:
-    def test_it_does_not_depend_on_the_order_of_objects_and_of_their_fields(self):
+    def test_digest_is_independent_of_object_and_field_order(self):
         one, two = spec(namespaces=["prod"]), spec(by_key(SIGSTORE.key()))
         turned = dict(reversed(one.items()))
         assert parsed(a=one, b=two).policies.digest == parsed(b=two, a=turned).policies.digest
 
-    def test_it_is_another_where_a_policy_changes_breaks_goes_or_has_another_name(self):
+    def test_digest_changes_if_policy_is_changed_invalid_removed_or_renamed(self):
         several = [
             parsed(a=spec()),
             parsed(),
@@ -158,14 +158,14 @@ class TestDigest:
         ]
         assert len({each.policies.digest for each in several}) == len(several)
 
-    def test_it_is_another_with_another_trusted_root(self, tmp_path):
+    def test_digest_changes_with_trusted_root(self, tmp_path):
         roots = [tmp_path / "one.json", tmp_path / "two.json"]
         for number, root in enumerate(roots):
             root.write_text(json.dumps({"number": number}))
         digests = {parse_policies([("a", spec())], root).narrow(APP, None).digest for root in (None, *roots)}
         assert len(digests) == len((None, *roots))
 
-    def test_that_of_an_image_changes_only_with_the_policies_that_cover_it(self):
+    def test_digest_for_image_depends_only_on_policies_that_cover_image(self):
         before = parsed(acme=spec(), other=spec(images=["quay.io/other/**"]))
         after = parsed(acme=spec(), other=spec(images=["quay.io/other/*"]), prod=spec(namespaces=["prod"]))
         assert before.policies.digest != after.policies.digest
@@ -174,7 +174,7 @@ class TestDigest:
         assert before.narrow(OTHER, "dev").digest != after.narrow(OTHER, "dev").digest
 
 
-async def test_images_are_verified_by_objects_as_by_files(tmp_path):
+async def test_image_is_verified_by_policy_objects(tmp_path):
     with signing_stand(tmp_path) as stand:
         stand.attach("cosign-v3", SIGNER)
         image = parse_reference(f"{stand.registry.host}/team/app:v1")

@@ -86,7 +86,7 @@ AUTHORITY = SIGSTORE.authority
         "another instance of sigstore",
     ],
 )
-async def test_another_identity_is_refused(stand, form, signer, reason, words):
+async def test_untrusted_signer_is_rejected_with_reason(stand, form, signer, reason, words):
     stand.attach(form, signer)
     refusal = await stand.refusal()
     assert refusal.reason == reason
@@ -101,7 +101,7 @@ async def test_another_identity_is_refused(stand, form, signer, reason, words):
         "https://github.com/acme/ci.evil.test",
     ],
 )
-async def test_a_name_around_the_one_that_is_meant_is_refused(stand, form, longer):
+async def test_identity_that_contains_allowed_name_is_rejected(stand, form, longer):
     stand.attach(form, SIGSTORE.identity(longer))
     assert await stand.reason(policy(keyless(subjectPattern="https://github.com/acme/ci"))) == MISMATCH
 
@@ -109,31 +109,31 @@ async def test_a_name_around_the_one_that_is_meant_is_refused(stand, form, longe
 @pytest.mark.parametrize(
     "text", ["https://github.com/acme/\0", "https://github.com/acme/\nx", "https://github.com/\u0430cme/x"]
 )
-async def test_a_subject_with_control_characters_or_lookalikes_is_refused(stand, form, text):
+async def test_subject_with_control_characters_or_homoglyphs_is_rejected(stand, form, text):
     stand.attach(form, SIGSTORE.identity(user_name(text)))
     refusal = await stand.refusal(policy(keyless(subjectPattern=ACME)))
     assert refusal.reason == MISMATCH
     assert refusal.message.isprintable()
 
 
-async def test_a_certificate_is_not_a_plain_key(stand, form):
+async def test_certificate_signature_is_rejected_by_key_policy(stand, form):
     stand.attach(form, SIGNER)
     assert await stand.reason(policy(by_key(SIGNER))) == RejectionReason.OTHER_KIND
 
 
-async def test_another_key_is_refused(stand, form):
+async def test_signature_of_another_key_is_rejected(stand, form):
     stand.attach(form, SIGSTORE.key(), tlog=False)
     assert await stand.reason(policy(by_key(SIGSTORE.key()))) == RejectionReason.SIGNATURE_INVALID
 
 
 @pytest.mark.parametrize("name", ["evil", "private"])
-async def test_an_authority_of_ones_own_is_refused_whatever_its_name(stand, form, name):
+async def test_untrusted_authority_is_rejected_regardless_of_name(stand, form, name):
     evil = CertificateAuthority.new(name, around=SIGNER.at)
     stand.attach(form, SIGSTORE.identity(IDENTITY, authority=evil))
     assert await stand.reason() == UNTRUSTED
 
 
-async def test_a_certificate_that_is_not_for_digital_signatures_is_refused(stand, form):
+async def test_certificate_without_digital_signature_usage_is_rejected(stand, form):
     authority = CertificateAuthority.new("acme", around=SIGNER.at)
     signer = SIGSTORE.identity(authority=authority, key_usage="key_encipherment", sct=False)
     stand.attach(form, signer)
@@ -142,7 +142,7 @@ async def test_a_certificate_that_is_not_for_digital_signatures_is_refused(stand
     assert "not valid for digital signatures" in refusal.message
 
 
-async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
+async def test_certificate_with_weak_key_is_rejected(stand, form):
     key = Key(rsa.generate_private_key(public_exponent=65537, key_size=1024))  # noqa: S505 - the weakness is the point
     certificate = SIGSTORE.authority.issue(
         key, x509.RFC822Name("ci@acme.test"), not_before=SIGNER.at, not_after=at(600)
@@ -152,29 +152,29 @@ async def test_a_certificate_of_a_weak_key_is_refused(stand, form):
     assert await stand.reason(policy(signer), clock=lambda: at(60)) == UNTRUSTED
 
 
-async def test_a_certificate_that_had_expired_without_proof_of_the_time_is_refused(stand, form):
+async def test_expired_certificate_without_proof_of_time_is_rejected(stand, form):
     stand.attach(form, SIGNER, tlog=False)
     assert await stand.reason(policy(without_log(keyless()))) == RejectionReason.CERTIFICATE_EXPIRED
 
 
 @pytest.mark.parametrize("seconds", [-3600, 3600])
-async def test_a_time_outside_the_certificates_is_refused(stand, form, seconds):
+async def test_signing_time_outside_certificate_validity_is_rejected(stand, form, seconds):
     stand.attach(form, SIGNER, integrated_time=at(seconds))
     assert await stand.reason() == RejectionReason.CERTIFICATE_EXPIRED
 
 
 @pytest.mark.parametrize("log", [LogIdentity(), SIGSTORE.rekor.impostor()], ids=["unknown", "impostor"])
-async def test_the_entry_of_another_log_is_refused(stand, form, log):
+async def test_entry_of_untrusted_log_is_rejected(stand, form, log):
     stand.attach(form, SIGNER, rekor=log)
     assert await stand.reason() == RejectionReason.LOG_ENTRY_INVALID
 
 
-async def test_a_signature_without_the_log_is_refused_where_the_policy_demands_one(stand, form):
+async def test_certificate_signature_without_required_log_entry_is_rejected(stand, form):
     stand.attach(form, SIGNER, tlog=False)
     assert await stand.reason() == RejectionReason.LOG_ENTRY_MISSING
 
 
-async def test_a_key_without_the_log_is_refused_where_the_policy_demands_one(stand, form):
+async def test_key_signature_without_required_log_entry_is_rejected(stand, form):
     signer = SIGSTORE.key()
     stand.attach(form, signer, tlog=False)
     assert (
@@ -183,7 +183,7 @@ async def test_a_key_without_the_log_is_refused_where_the_policy_demands_one(sta
     )
 
 
-async def test_an_entry_that_is_there_must_be_right_even_where_none_is_demanded(stand, form):
+async def test_invalid_log_entry_is_rejected_even_if_not_required(stand, form):
     signer = SIGSTORE.key()
     stand.attach(form, signer, rekor=LogIdentity())
     assert await stand.reason(policy(by_key(signer))) == RejectionReason.LOG_ENTRY_INVALID
@@ -195,13 +195,13 @@ def entry_for(form: str, signer, digest: str) -> bytes:
 
 
 @pytest.mark.parametrize("digest", [OTHER.digest, IMAGE.digest], ids=["another payload", "another signature"])
-async def test_the_entry_of_another_signature_is_refused(stand, form, digest):
+async def test_log_entry_of_another_signature_is_rejected(stand, form, digest):
     stand.attach(form, SIGNER, body=entry_for(form, SIGNER, digest))
     assert await stand.reason() == RejectionReason.LOG_ENTRY_INVALID
 
 
 @pytest.mark.parametrize("wrong", ["signer", "payload"])
-async def test_an_entry_that_has_this_signature_and_another_signer_or_payload_is_refused(stand, form, wrong):
+async def test_log_entry_with_different_signer_or_payload_is_rejected(stand, form, wrong):
     # RSA signs alike each time, so that the entry can be about this very signature.
     signer = SIGSTORE.key("rsa")
     named = SIGSTORE.key("rsa").verifier_pem if wrong == "signer" else signer.verifier_pem
@@ -220,7 +220,7 @@ async def test_an_entry_that_has_this_signature_and_another_signer_or_payload_is
     assert f"another {wrong}" in refusal.message
 
 
-async def test_a_changed_entry_is_refused(stand, form):
+async def test_modified_log_entry_is_rejected(stand, form):
     if form == "cosign-v3":
         bundle = bundle_v3(SIGNER, IMAGE.digest)
         stand.attach_bundle(edited_entry(bundle, lambda entry: entry.update(logIndex="8")))
@@ -243,7 +243,7 @@ def ended(period: dict) -> None:
     ],
     ids=["log", "certificate log", "authority"],
 )
-async def test_what_the_root_trusted_at_another_time_only_is_refused(stand, form, change, reason):
+async def test_trust_material_not_valid_at_signing_time_is_rejected(stand, form, change, reason):
     stand.attach(form, SIGNER)
     assert (await stand.verify()).signatures
     stand.trust(change)
@@ -252,19 +252,19 @@ async def test_what_the_root_trusted_at_another_time_only_is_refused(stand, form
     assert "trusted at 2025-06-01" in refusal.message
 
 
-async def test_a_root_without_certificate_logs_leaves_the_verdict_open(stand, form):
+async def test_trusted_root_without_certificate_logs_is_unavailable(stand, form):
     stand.attach(form, SIGNER)
     stand.trust(lambda root: root.update(ctlogs=[]))
     assert await stand.reason() == RejectionReason.TRUST_ROOT_UNAVAILABLE
 
 
-async def test_a_certificate_that_is_still_valid_needs_no_proof_of_the_time(stand, form):
+async def test_valid_certificate_needs_no_proof_of_signing_time(stand, form):
     stand.attach(form, SIGNER, tlog=False)
     verification = await stand.verify(policy(without_log(keyless())), clock=lambda: at(60))
     assert verification.signatures[0].signed_at is None
 
 
-async def test_a_bundle_that_sigstore_refuses_is_refused_although_all_else_holds(stand):
+async def test_bundle_rejected_by_sigstore_is_rejected(stand):
     # The entry itself says its kind, which is judged here; sigstore goes by what the bundle says beside it.
     bundle = bundle_v3(SIGNER, IMAGE.digest)
     stand.attach_bundle(edited_entry(bundle, lambda entry: entry["kindVersion"].update(version="0.0.2")))

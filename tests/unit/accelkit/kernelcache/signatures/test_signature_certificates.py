@@ -37,7 +37,7 @@ def utf8(text: str) -> bytes:
     return bytes([0x0C, len(text)]) + text.encode()
 
 
-def test_two_issuers_are_as_good_as_none():
+def test_certificate_with_conflicting_issuers_has_no_issuer():
     agreed = certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, utf8("https://idp.test")))
     split = certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, utf8("https://evil.test")))
     assert read_issuer(agreed) == "https://idp.test"
@@ -61,12 +61,12 @@ def test_two_issuers_are_as_good_as_none():
         b"\x0c\x02\xff\xff",
     ],
 )
-def test_an_issuer_that_is_no_text_is_none(value):
+def test_malformed_issuer_extension_is_read_as_none(value):
     assert read_issuer(certificate((ISSUER_V2, value))) is None
     assert read_issuer(certificate((ISSUER_V1, b"https://idp.test"), (ISSUER_V2, value))) is None
 
 
-def test_nobody_matches_a_pattern_without_a_name():
+def test_certificate_without_subject_matches_no_pattern():
     for empty in (certificate(), certificate(names=[x509.DNSName("ci.acme.test")])):
         assert read_subjects(empty) == []
         with pytest.raises(RejectedError) as caught:
@@ -74,19 +74,19 @@ def test_nobody_matches_a_pattern_without_a_name():
         assert caught.value.reason == RejectionReason.IDENTITY_MISMATCH
 
 
-def test_any_of_several_names_may_be_the_one_that_is_meant():
+def test_any_subject_name_of_certificate_may_match():
     names = [x509.UniformResourceIdentifier("https://a.test/x"), x509.RFC822Name("ci@acme.test")]
     assert check_identity(certificate(names=names), None, TextMatch("ci@acme.test")) == ("ci@acme.test", None)
 
 
-def test_an_authority_that_is_trusted_itself_signs_nothing():
+def test_trusted_authority_certificate_cannot_sign_images():
     own = certificate(authority=True)
     with pytest.raises(RejectedError) as caught:
         check_path(own, (), Authorities((own,)), at(60))
     assert caught.value.reason == RejectionReason.UNTRUSTED_ROOT
 
 
-def test_authorities_that_vouch_for_each_other_without_end_lead_nowhere():
+def test_circular_authority_chain_is_rejected():
     circle = CertificateAuthority.new("circle", around=SIGNER.at)
     trusted = CertificateAuthority.new("trusted", around=SIGNER.at)
     leaf = circle.issue(Key.new(), x509.RFC822Name("ci@acme.test"), not_before=at(0), not_after=at(600))

@@ -28,24 +28,24 @@ TAG = signature_tag(IMAGE.digest)
 HEX = IMAGE.digest.removeprefix("sha256:")
 
 
-async def test_an_image_without_signatures_is_refused(stand):
+async def test_image_without_signatures_is_rejected(stand):
     refusal = await stand.refusal()
     assert refusal.reason == RejectionReason.NO_SIGNATURES
     assert "cosign sign" in refusal.next_step
 
 
-async def test_the_signature_of_another_image_is_refused(stand, form):
+async def test_signature_of_another_image_is_rejected(stand, form):
     stand.attach(form, SIGNER, OTHER.digest)
     assert await stand.reason() == RejectionReason.SUBJECT_MISMATCH
 
 
-async def test_a_signature_image_copied_to_the_tag_of_another_image_is_refused(stand):
+async def test_signature_image_copied_to_tag_of_another_image_is_rejected(stand):
     copied = stand.push(signature_image([simple_signing(SIGNER, OTHER.digest)]), tag=signature_tag(OTHER.digest))
     stand.push(copied, tag=TAG)
     assert await stand.reason() == RejectionReason.SUBJECT_MISMATCH
 
 
-async def test_a_bundle_that_a_lying_list_names_for_another_image_is_refused(stand):
+async def test_bundle_listed_for_wrong_image_is_rejected(stand):
     stand.push(OTHER)
     referrer = stand.attach_bundle(bundle_v3(SIGNER, OTHER.digest), OTHER)
     stand.list_referrers(referrer)
@@ -57,7 +57,7 @@ async def test_a_bundle_that_a_lying_list_names_for_another_image_is_refused(sta
     [([OTHER.digest, IMAGE.digest], True), ([], False), ([f"sha512:{HEX}"], False), ([IMAGE.digest.upper()], False)],
     ids=["among others", "none", "other algorithm", "capitals"],
 )
-async def test_one_subject_of_a_statement_must_be_the_image(stand, subjects, accepted):
+async def test_statement_must_have_image_as_subject(stand, subjects, accepted):
     stand.attach("cosign-v3", SIGNER, subjects=subjects)
     if accepted:
         assert (await stand.verify()).image.digest == IMAGE.digest
@@ -69,44 +69,44 @@ async def test_one_subject_of_a_statement_must_be_the_image(stand, subjects, acc
     "predicate",
     ["https://slsa.dev/provenance/v1", "https://sigstore.dev/cosign/sign/v1/", "https://sigstore.dev/cosign/sign/v2"],
 )
-async def test_an_attestation_is_no_signature(stand, predicate):
+async def test_attestation_is_not_a_signature(stand, predicate):
     stand.attach("cosign-v3", SIGNER, predicate_type=predicate)
     assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
-async def test_the_predicate_is_read_from_what_is_signed_not_from_the_manifest(stand):
+async def test_predicate_type_is_read_from_signed_payload(stand):
     # `bundle_referrer` writes the predicate of a signature into the manifest's annotations.
     stand.attach_bundle(bundle_v3(SIGNER, IMAGE.digest, predicate_type="https://example.test/sbom/v1"))
     assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
-async def test_a_signature_of_the_manifest_as_a_file_is_no_signature_of_the_image(stand):
+async def test_signature_of_manifest_file_is_not_an_image_signature(stand):
     stand.attach_bundle(message_signature_bundle(SIGNER, IMAGE.manifest))
     assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
-async def test_a_claim_of_another_kind_is_no_signature(stand):
+async def test_claim_of_other_type_is_not_a_signature(stand):
     stand.attach("cosign-v2", SIGNER, claim_type="cosign container image attestation")
     assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
-async def test_an_envelope_of_another_payload_is_no_signature(stand):
+async def test_envelope_with_other_payload_type_is_not_a_signature(stand):
     stand.attach("cosign-v3", SIGNER, payload_type="application/json")
     assert await stand.reason() == RejectionReason.NOT_A_SIGNATURE
 
 
-async def test_a_statement_of_an_unknown_kind_is_refused(stand):
+async def test_statement_of_unknown_type_is_rejected(stand):
     stand.attach("cosign-v3", SIGNER, statement_type="https://in-toto.io/Statement/v9")
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("signatures", [0, 2])
-async def test_an_envelope_without_exactly_one_signature_is_refused(stand, signatures):
+async def test_envelope_must_have_exactly_one_signature(stand, signatures):
     stand.attach("cosign-v3", SIGNER, signatures=signatures)
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_a_payload_changed_after_signing_is_refused(stand, form):
+async def test_payload_modified_after_signing_is_rejected(stand, form):
     if form == "cosign-v2":
         signing = simple_signing(SIGNER, OTHER.digest)
         changed = signing.payload.replace(OTHER.digest.encode(), IMAGE.digest.encode())
@@ -126,7 +126,7 @@ async def test_a_payload_changed_after_signing_is_refused(stand, form):
     ],
     ids=["two spellings", "twice"],
 )
-async def test_a_payload_that_two_readers_read_differently_is_refused(stand, fields):
+async def test_payload_with_repeated_digest_field_is_rejected(stand, fields):
     named = fields.format(other=OTHER.digest, ours=IMAGE.digest)
     kind = "cosign container image signature"
     payload = f'{{"critical":{{"image":{{{named}}},"type":"{kind}"}},"optional":null}}'
@@ -134,7 +134,7 @@ async def test_a_payload_that_two_readers_read_differently_is_refused(stand, fie
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_a_payload_may_spell_its_fields_as_the_formats_example_does(stand):
+async def test_capitalized_payload_field_names_are_accepted(stand):
     named = {
         "Critical": {"Image": {"Docker-manifest-digest": IMAGE.digest}, "Type": "cosign container image signature"}
     }
@@ -142,7 +142,7 @@ async def test_a_payload_may_spell_its_fields_as_the_formats_example_does(stand)
     assert (await stand.verify()).signatures[0].format == "cosign-v2"
 
 
-async def test_the_repository_that_a_payload_names_does_not_matter(stand):
+async def test_repository_name_in_payload_is_ignored(stand):
     stand.attach("cosign-v2", SIGNER, reference="elsewhere.test/mirror")
     assert (await stand.verify()).signatures
 
@@ -151,7 +151,7 @@ async def test_the_repository_that_a_payload_names_does_not_matter(stand):
     "payload",
     [b"", b"[]", b"null", b'{"critical":{}}', b'{"critical":{"image":[],"type":""}}', b"\xff", b"[" * 100_000],
 )
-async def test_a_payload_that_is_no_claim_is_refused(stand, payload):
+async def test_malformed_payload_is_rejected(stand, payload):
     key = SIGSTORE.key()
     signing = simple_signing(key, IMAGE.digest, payload=payload or b" ", tlog=False)
     stand.push(signature_image([signing]), tag=TAG)
@@ -159,14 +159,14 @@ async def test_a_payload_that_is_no_claim_is_refused(stand, payload):
 
 
 @pytest.mark.parametrize("optional", ['"text"', "[1]", "7"])
-async def test_what_a_payload_adds_must_be_fields(stand, optional):
+async def test_optional_payload_field_must_be_an_object(stand, optional):
     honest = json.loads(simple_signing(SIGNER, IMAGE.digest).payload)
     payload = json.dumps(honest | {"optional": json.loads(optional)}).encode()
     stand.attach("cosign-v2", SIGNER, payload=payload)
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_a_bundle_with_a_field_twice_is_refused(stand):
+async def test_bundle_with_repeated_field_is_rejected(stand):
     bundle = bundle_v3(SIGNER, IMAGE.digest)
     stand.attach_bundle(b'{"dsseEnvelope": {},' + bundle[1:])
     assert await stand.reason() == RejectionReason.UNREADABLE
@@ -188,18 +188,18 @@ async def test_a_bundle_with_a_field_twice_is_refused(stand):
     ],
     ids=["two materials", "two contents", "two lists", "two entries", "no material", "version", "time", "place"],
 )
-async def test_a_bundle_that_could_be_taken_for_two_things_or_none_is_refused(stand, change):
+async def test_ambiguous_or_incomplete_bundle_is_rejected(stand, change):
     stand.attach_bundle(edited(bundle_v3(SIGNER, IMAGE.digest), change))
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_a_layer_without_its_signature_is_refused(stand):
+async def test_signature_layer_without_annotation_is_rejected(stand):
     signing = simple_signing(SIGNER, IMAGE.digest).annotated(**{SIGNATURE_ANNOTATION: None})
     stand.push(signature_image([signing]), tag=TAG)
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_a_payload_of_two_mebibytes_is_not_read(stand, form):
+async def test_payload_over_size_limit_is_not_fetched(stand, form):
     stand.attach(
         form,
         SIGNER,
@@ -210,7 +210,7 @@ async def test_a_payload_of_two_mebibytes_is_not_read(stand, form):
     assert len(stand.registry.received("GET", ".*/blobs/.*")) == blobs
 
 
-async def test_the_hint_of_another_key_does_not_help(stand):
+async def test_wrong_key_hint_is_rejected_and_unknown_key_hint_is_ignored(stand):
     ours, other = SIGSTORE.key(), SIGSTORE.key()
     hint = json.loads(bundle_v3(other, IMAGE.digest))["verificationMaterial"]["publicKey"]
     bundle = bundle_v3(ours, IMAGE.digest, tlog=False)
@@ -220,7 +220,7 @@ async def test_the_hint_of_another_key_does_not_help(stand):
     assert (await stand.verify(policy(by_key(ours)))).signatures
 
 
-async def test_annotations_that_the_policy_demands_must_be_signed(stand, form):
+async def test_annotations_required_by_policy_must_be_signed(stand, form):
     claim = "optional" if form == "cosign-v2" else "annotations"
     wanted = policy({**keyless(), "annotations": {"env": "prod"}})
     stand.attach(form, SIGNER, **{claim: {"env": "test"}})

@@ -51,7 +51,7 @@ def builder(**how) -> Signer:
 
 
 @pytest.mark.parametrize("kind", ["ecdsa", "rsa", "ed25519"])
-async def test_an_identity_is_accepted_by_what_its_log_proves(stand, form, kind):
+async def test_keyless_signature_is_accepted_with_log_entry(stand, form, kind):
     signer = SIGSTORE.identity(IDENTITY, kind=kind)
     stand.attach(form, signer)
     (signature,) = (await stand.verify()).signatures
@@ -61,17 +61,17 @@ async def test_an_identity_is_accepted_by_what_its_log_proves(stand, form, kind)
 
 
 @pytest.mark.parametrize("oids", [(ISSUER_V1,), (ISSUER_V2,)])
-async def test_either_extension_may_name_the_issuer(stand, form, oids):
+async def test_issuer_is_read_from_either_extension(stand, form, oids):
     stand.attach(form, SIGSTORE.identity(IDENTITY, issuer_oids=oids))
     assert (await stand.verify()).signatures[0].issuer == GITHUB
 
 
-async def test_an_address_of_mail_is_an_identity(stand, form):
+async def test_email_address_is_accepted_as_identity(stand, form):
     stand.attach(form, SIGSTORE.identity("ci@acme.test"))
     assert (await stand.verify(policy(keyless(subject="ci@acme.test")))).signatures[0].identity == "ci@acme.test"
 
 
-async def test_an_older_bundle_with_a_chain_is_accepted(stand):
+async def test_bundle_v0_2_with_chain_is_accepted(stand):
     stand.attach("cosign-v3", SIGNER, media_type=BUNDLE_V0_2)
     assert (await stand.verify()).signatures
 
@@ -80,7 +80,7 @@ async def test_an_older_bundle_with_a_chain_is_accepted(stand):
 @pytest.mark.parametrize(
     ("kind", "log"), [("ecdsa", True), ("ecdsa", False), ("rsa", True), ("rsa", False), ("ed25519", False)]
 )
-async def test_a_key_is_accepted_with_and_without_a_log(stand, form, kind, log):
+async def test_key_signature_is_accepted_with_and_without_log(stand, form, kind, log):
     signer = SIGSTORE.key(kind)
     stand.attach(form, signer, tlog=log)
     given = policy({"key": {"data": signer.key.public_pem.decode()}} if log else by_key(signer))
@@ -91,7 +91,7 @@ async def test_a_key_is_accepted_with_and_without_a_log(stand, form, kind, log):
 
 
 @pytest.mark.parametrize("log", [True, False])
-async def test_a_private_authority_is_accepted_with_the_chain_beside_the_signature(stand, form, log):
+async def test_private_authority_is_accepted_with_chain_in_signature(stand, form, log):
     how = {} if form == "cosign-v2" else {"material": "x509CertificateChain"}
     stand.attach(form, builder(), tlog=log, **how)
     signer = corporate(data=pem(CORPORATE.root), subject="build@acme.test")
@@ -99,7 +99,7 @@ async def test_a_private_authority_is_accepted_with_the_chain_beside_the_signatu
     assert (signature.signer, signature.identity) == ("corporate", "build@acme.test")
 
 
-async def test_a_private_authority_is_accepted_with_the_chain_in_the_policy(stand):
+async def test_private_authority_is_accepted_with_chain_in_policy(stand):
     stand.attach("cosign-v3", builder(), tlog=False, material="certificate")
     assert (await stand.verify(policy(without_log(corporate())))).signatures
     assert (
@@ -107,24 +107,24 @@ async def test_a_private_authority_is_accepted_with_the_chain_in_the_policy(stan
     )
 
 
-async def test_a_private_authority_is_trusted_as_a_whole_where_nobody_is_named(stand, form):
+async def test_private_authority_without_subject_accepts_any_identity(stand, form):
     stand.attach(form, builder(), tlog=False)
     assert (await stand.verify(policy(without_log(corporate())))).signatures[0].identity == "build@acme.test"
 
 
-async def test_a_private_authority_vouches_for_whom_the_policy_names_only(stand, form):
+async def test_private_authority_accepts_only_subject_of_policy(stand, form):
     stand.attach(form, builder(), tlog=False)
     signer = without_log(corporate(subject="release@acme.test"))
     assert await stand.reason(policy(signer)) == RejectionReason.IDENTITY_MISMATCH
 
 
-async def test_another_private_authority_is_refused(stand, form):
+async def test_another_private_authority_is_rejected(stand, form):
     other = CertificateAuthority.new("acme", around=SIGNER.at)
     stand.attach(form, builder(authority=other), tlog=False)
     assert await stand.reason(policy(without_log(corporate()))) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_a_private_certificate_that_has_expired_is_saved_by_the_log_alone(stand, form):
+async def test_expired_private_certificate_requires_log_entry(stand, form):
     signer = builder(not_after=at(600))
     given = policy(without_log(corporate()))
     stand.attach(form, signer, tlog=False)
@@ -133,7 +133,7 @@ async def test_a_private_certificate_that_has_expired_is_saved_by_the_log_alone(
     assert (await stand.verify(given)).signatures[0].signed_at == signer.at
 
 
-async def test_neither_a_private_authority_nor_a_key_without_a_log_needs_a_trusted_root(stand, form):
+async def test_private_authority_and_key_without_log_need_no_trusted_root(stand, form):
     signer = SIGSTORE.key()
     stand.root.write_text("no trusted root")
     stand.attach(form, signer, tlog=False)
@@ -142,7 +142,7 @@ async def test_neither_a_private_authority_nor_a_key_without_a_log_needs_a_trust
     assert (await stand.verify(policy(without_log(corporate())))).signatures
 
 
-async def test_an_unusable_trusted_root_leaves_the_verdict_open(stand, form):
+async def test_unusable_trusted_root_is_a_retryable_failure(stand, form):
     stand.root.write_text("no trusted root")
     stand.attach(form, SIGNER)
     refusal = await stand.refusal()
@@ -150,7 +150,7 @@ async def test_an_unusable_trusted_root_leaves_the_verdict_open(stand, form):
     assert refusal.reason.retryable
 
 
-async def test_one_good_signature_among_several_is_enough(stand, form):
+async def test_one_valid_signature_among_several_is_sufficient(stand, form):
     signers = [SIGSTORE.identity("ci@evil.test"), SIGSTORE.key(), SIGNER]
     if form == "cosign-v2":
         layers = [simple_signing(SIGNER, OTHER.digest), *(simple_signing(each, IMAGE.digest) for each in signers)]
@@ -161,7 +161,7 @@ async def test_one_good_signature_among_several_is_enough(stand, form):
     assert (await stand.verify()).signatures[0].identity == IDENTITY
 
 
-async def test_an_index_is_signed_as_a_whole(stand, form):
+async def test_signature_of_index_does_not_cover_its_members(stand, form):
     index = stand.push(fallback_index([IMAGE, OTHER]), tag="all")
     if form == "cosign-v2":
         stand.push(signature_image([simple_signing(SIGNER, index.digest)]), tag=signature_tag(index.digest))
@@ -171,7 +171,7 @@ async def test_an_index_is_signed_as_a_whole(stand, form):
     assert await stand.reason() == RejectionReason.NO_SIGNATURES
 
 
-async def test_the_place_in_the_log_is_the_proven_one(stand):
+async def test_log_index_is_read_from_inclusion_proof(stand):
     # Without the log's promise nothing proves the entry's own number; the proof has the place in its tree.
     bundle = bundle_v3(SIGNER, IMAGE.digest)
     stand.attach_bundle(
@@ -182,7 +182,7 @@ async def test_the_place_in_the_log_is_the_proven_one(stand):
     assert await stand.reason(clock=lambda: LATER) == RejectionReason.CERTIFICATE_EXPIRED
 
 
-async def test_the_verdict_names_what_was_verified(stand, form):
+async def test_verification_result_contains_verified_image_and_policy_digest(stand, form):
     image = example_image(b"third")
     assert image.digest != IMAGE.digest
     stand.attach(form, SIGNER)

@@ -122,14 +122,14 @@ def assert_sound(found: set[str]) -> None:
 
 
 @given(data=st.data())
-def test_a_bundle_changed_anywhere_is_refused_or_still_its_signers(trust, data):
+def test_mutated_bundle_is_rejected_or_keeps_its_signer(trust, data):
     document = change(data, json.loads(data.draw(st.sampled_from(BUNDLES))))
     changed = json.dumps(document).encode()
     assert_sound(outcomes(trust, lambda: bundles.read_image_evidence(changed, DIGEST, "test")))
 
 
 @given(data=st.data())
-def test_a_signature_layer_changed_anywhere_is_refused_or_still_its_signers(trust, data):
+def test_mutated_signature_layer_is_rejected_or_keeps_its_signer(trust, data):
     signing = data.draw(st.sampled_from(LAYERS))
     fields = {name: nested(text) for name, text in signing.annotations.items()}
     document = change(data, {"payload": json.loads(signing.payload), "annotations": fields})
@@ -149,7 +149,7 @@ def nested(text):
 
 
 @given(data=st.data())
-def test_the_body_of_a_log_entry_may_hold_anything(trust, data):
+def test_mutated_log_entry_body_is_rejected_or_keeps_its_signer(trust, data):
     document = json.loads(data.draw(st.sampled_from(BUNDLES[:3])))
     entry = document["verificationMaterial"]["tlogEntries"][0]
     body = change(data, json.loads(base64.b64decode(entry["canonicalizedBody"])))
@@ -159,13 +159,13 @@ def test_the_body_of_a_log_entry_may_hold_anything(trust, data):
 
 
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_bytes_of_any_kind_are_no_bundle(content):
+def test_arbitrary_bytes_are_rejected_as_bundle(content):
     with pytest.raises(RejectedError):
         bundles.read_image_evidence(content, DIGEST, "test")
 
 
 @given(content=st.binary(max_size=200), text=st.text(max_size=50))
-def test_bytes_of_any_kind_are_no_payload(content, text):
+def test_arbitrary_bytes_are_rejected_as_payload(content, text):
     layer = Descriptor(simple_signing.PAYLOAD_TYPE, DIGEST, 1, annotations={"dev.cosignproject.cosign/signature": text})
     with pytest.raises(RejectedError):
         simple_signing.read_image_evidence(content, layer.annotations, DIGEST, "test")

@@ -10,7 +10,7 @@ ELSE = SIGSTORE.identity(IDENTITY.replace("main", "fork"))
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, tmp_path, form):
+async def test_signatures_of_mirror_are_used_if_registry_fails(stand, tmp_path, form):
     other = tmp_path / "mirror"
     other.mkdir()
     with signing_stand(other) as mirror:
@@ -21,7 +21,7 @@ async def test_behind_a_gap_the_signatures_of_a_mirror_count(stand, tmp_path, fo
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_mirror_that_is_behind_hides_no_signature_of_the_registry(stand, tmp_path, form):
+async def test_outdated_mirror_does_not_hide_signatures_of_registry(stand, tmp_path, form):
     other = tmp_path / "mirror"
     other.mkdir()
     with signing_stand(other) as mirror:
@@ -31,7 +31,7 @@ async def test_a_mirror_that_is_behind_hides_no_signature_of_the_registry(stand,
         assert (await stand.verify()).signatures[0].format == form
 
 
-async def test_a_list_of_referrers_that_fails_does_not_hide_the_fallback_tag(stand):
+async def test_failing_referrers_api_does_not_hide_fallback_tag(stand):
     referrer = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
     stand.push(fallback_index([referrer]), tag=fallback_tag(IMAGE.digest))
     stand.registry.on("GET", REFERRERS, misbehaviour.failing(500))

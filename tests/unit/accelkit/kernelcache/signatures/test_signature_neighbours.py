@@ -41,24 +41,24 @@ def attach_text(stand, change, *, tlog: bool) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-async def test_the_text_of_a_signature_may_have_line_breaks(stand, end):
+async def test_signature_text_may_contain_line_breaks(stand, end):
     attach_text(stand, lambda text: text[:60] + end + text[60:] + end, tlog=False)
     assert await stand.verify(policy(by_key(KEY)))
 
 
 @pytest.mark.parametrize("between", [" ", "\t", "\v", "\f", "\u2028", "-", "_", "=", "\0", "\u00a0"])
-async def test_nothing_else_may_stand_in_it(stand, between):
+async def test_signature_text_with_other_characters_is_rejected(stand, between):
     attach_text(stand, lambda text: text[:60] + between + text[60:], tlog=False)
     assert await stand.reason(policy(by_key(KEY))) == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("change", [lambda text: text.rstrip("=") + "=\nAAAA", lambda text: text[:-3] + "\n"])
-async def test_line_breaks_do_not_hide_what_follows_or_is_missing(stand, change):
+async def test_line_breaks_do_not_hide_trailing_or_missing_data(stand, change):
     attach_text(stand, change, tlog=False)
     assert await stand.reason(policy(by_key(KEY))) == RejectionReason.UNREADABLE
 
 
-async def test_beside_an_entry_of_the_log_the_text_is_the_logs(stand):
+async def test_signature_text_with_line_breaks_and_log_entry_is_rejected(stand):
     attach_text(stand, lambda text: text[:60] + "\n" + text[60:], tlog=True)
     assert await stand.reason() == RejectionReason.UNREADABLE
 
@@ -73,31 +73,31 @@ def sign_plainly(stand, form: str, **how) -> None:
     stand.attach(form, SIGSTORE.identity(PERSON, **(usual | how)), tlog=False)
 
 
-async def test_a_private_certificate_without_extended_usage_counts_for_a_named_subject(stand, form):
+async def test_certificate_without_extended_usage_is_accepted_for_named_subject(stand, form):
     sign_plainly(stand, form)
     verified = await stand.verify(policy(plain(subject=PERSON)))
     assert [each.identity for each in verified.signatures] == [PERSON]
 
 
-async def test_it_does_not_count_where_the_authority_is_trusted_as_a_whole(stand, form):
+async def test_certificate_without_extended_usage_requires_named_subject(stand, form):
     sign_plainly(stand, form)
     assert await stand.reason(policy(plain())) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_leaf_and_authorities_without_key_usage_are_not_restricted(stand, form):
+async def test_missing_key_usage_is_accepted_for_named_subject(stand, form):
     sign_plainly(stand, form, key_usage=None)
     assert await stand.verify(policy(plain(subject=PERSON)))
 
 
 @pytest.mark.parametrize("leaf", ["digital_signature", None])
 @pytest.mark.parametrize("above", [(), ("key_cert_sign",)], ids=["authority without", "authority with"])
-async def test_key_usage_may_be_absent_where_the_authority_is_trusted_as_a_whole(stand, form, leaf, above):
+async def test_missing_key_usage_is_accepted_without_named_subject(stand, form, leaf, above):
     authority = CertificateAuthority.new("whole", around=SIGNER.at, limited_to=None, key_usages=above)
     sign_plainly(stand, form, authority=authority, usage=ExtendedKeyUsageOID.CODE_SIGNING, key_usage=leaf)
     assert await stand.verify(policy(plain(authority)))
 
 
-async def test_a_named_subject_may_use_a_certificate_for_any_usage(stand, form):
+async def test_any_extended_usage_is_accepted_only_for_named_subject(stand, form):
     sign_plainly(stand, form, usage=ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
     assert await stand.verify(policy(plain(subject=PERSON)))
     assert await stand.reason(policy(plain())) == RejectionReason.UNTRUSTED_ROOT
@@ -105,49 +105,49 @@ async def test_a_named_subject_may_use_a_certificate_for_any_usage(stand, form):
 
 @pytest.mark.parametrize("signer", [{}, {"subject": PERSON}], ids=["whole authority", "named subject"])
 @pytest.mark.parametrize("leaf", ["digital_signature", None])
-async def test_an_authority_whose_key_usage_excludes_certificates_is_refused(stand, form, signer, leaf):
+async def test_authority_key_usage_without_certificate_signing_is_rejected(stand, form, signer, leaf):
     unable = CertificateAuthority.new("unable", around=SIGNER.at, limited_to=None, key_usages=("digital_signature",))
     sign_plainly(stand, form, authority=unable, usage=ExtendedKeyUsageOID.CODE_SIGNING, key_usage=leaf)
     assert await stand.reason(policy(plain(unable, **signer))) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_it_does_not_count_for_another_subject(stand, form):
+async def test_certificate_of_another_subject_is_rejected(stand, form):
     sign_plainly(stand, form)
     assert await stand.reason(policy(plain(subject="else@acme.example"))) == RejectionReason.IDENTITY_MISMATCH
 
 
 @pytest.mark.parametrize("usage", [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-async def test_one_that_names_another_usage_does_not_count(stand, form, usage):
+async def test_certificate_with_other_extended_usage_is_rejected(stand, form, usage):
     sign_plainly(stand, form, usage=usage)
     assert await stand.reason(policy(plain(subject=PERSON))) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_one_that_is_not_for_digital_signatures_does_not_count(stand, form):
+async def test_certificate_without_digital_signature_usage_is_rejected(stand, form):
     sign_plainly(stand, form, key_usage="key_encipherment")
     assert await stand.reason(policy(plain(subject=PERSON))) == RejectionReason.UNTRUSTED_ROOT
 
 
 @pytest.mark.parametrize("usage", [None, ExtendedKeyUsageOID.CODE_SIGNING])
-async def test_an_authority_limited_to_something_else_vouches_for_nobody_who_signs(stand, form, usage):
+async def test_authority_limited_to_server_certificates_is_rejected(stand, form, usage):
     servers = CertificateAuthority.new("tls", around=SIGNER.at, limited_to=ExtendedKeyUsageOID.SERVER_AUTH)
     sign_plainly(stand, form, authority=servers, usage=usage)
     assert await stand.reason(policy(plain(servers, subject=PERSON))) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_an_authority_that_may_not_sign_certificates_vouches_for_nobody(stand, form):
+async def test_authority_limited_to_crl_signing_is_rejected(stand, form):
     unable = CertificateAuthority.new("unable", around=SIGNER.at, limited_to=None, key_usages=("crl_sign",))
     sign_plainly(stand, form, authority=unable)
     assert await stand.reason(policy(plain(unable, subject=PERSON))) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_a_leaf_vouches_for_no_other_leaf(stand):
+async def test_leaf_certificate_cannot_issue_certificates(stand):
     middle = SIGSTORE.identity(PERSON, authority=PLAIN, usage=None, issuer=None, sct=False, **LIVES)
     below = CertificateAuthority("below", PLAIN.root, middle.certificate, middle.key)
     sign_plainly(stand, "cosign-v2", authority=below)
     assert await stand.reason(policy(plain(subject=PERSON))) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_a_certificate_of_sigstore_still_names_its_usage(stand, form):
+async def test_sigstore_certificate_without_extended_usage_is_rejected(stand, form):
     stand.attach(form, SIGSTORE.identity(usage=None))
     assert await stand.reason() == RejectionReason.UNTRUSTED_ROOT
 
@@ -174,7 +174,7 @@ PAYLOAD = payload_of(bundle_v3(SIGNER, IMAGE.digest))
 
 
 @pytest.mark.parametrize("how", [{}, {"payload": PAYLOAD}])
-async def test_old_entries_of_envelopes_are_read_with_and_without_the_payload(stand, how):
+async def test_intoto_log_entry_is_accepted_with_and_without_payload(stand, how):
     old_entry(stand, **how)
     verified = await stand.verify()
     assert verified.signatures[0].signed_at == at(0)
@@ -191,6 +191,6 @@ async def test_old_entries_of_envelopes_are_read_with_and_without_the_payload(st
     ],
     ids=["another signature", "another image", "another signer", "nobody", "a payload that is not the one hashed"],
 )
-async def test_an_old_entry_about_something_else_proves_nothing(stand, how):
+async def test_mismatched_intoto_log_entry_is_rejected(stand, how):
     old_entry(stand, **how)
     assert await stand.reason(policy(keyless())) == RejectionReason.LOG_ENTRY_INVALID

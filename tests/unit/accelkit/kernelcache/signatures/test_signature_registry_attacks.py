@@ -54,7 +54,7 @@ ELSE = SIGSTORE.identity(IDENTITY.replace("main", "fork"))
     ],
     ids=["404", "405", "501", "empty", "page", "image", "deep", "endless"],
 )
-async def test_the_fallback_tag_is_read_whatever_the_referrers_api_answers(stand, handler):
+async def test_fallback_tag_is_read_for_any_referrers_api_response(stand, handler):
     referrer = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
     stand.push(fallback_index([referrer]), tag=fallback_tag(IMAGE.digest))
     stand.registry.on("GET", REFERRERS, handler)
@@ -67,24 +67,24 @@ async def test_the_fallback_tag_is_read_whatever_the_referrers_api_answers(stand
     ids=["garbage", "image", "endless"],
 )
 @pytest.mark.parametrize("path", [REFERRERS, FALLBACK])
-async def test_a_list_that_cannot_be_read_is_told_and_not_taken_for_an_empty_one(stand, path, handler):
+async def test_unreadable_signature_list_is_not_treated_as_empty(stand, path, handler):
     stand.registry.on("GET", path, handler)
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_a_bundle_on_the_last_page_is_found(stand):
+async def test_bundle_on_last_page_is_found(stand):
     bad = [stand.attach_bundle(bundle_v3(ELSE, IMAGE.digest)) for _ in range(3)]
     stand.list_referrers(*bad, stand.attach_bundle(bundle_v3(SIGNER, IMAGE.digest)), page=1)
     assert (await stand.verify()).signatures
 
 
-async def test_pages_without_an_end_are_not_followed_for_ever(stand):
+async def test_endless_referrer_pages_are_bounded(stand):
     referrer = stand.attach_bundle(bundle_v3(ELSE, IMAGE.digest))
     stand.registry.on("GET", REFERRERS, misbehaviour.paged_referrers([referrer.descriptor], page=1, endlessly=True))
     assert await stand.reason() == RejectionReason.IDENTITY_MISMATCH
 
 
-async def test_of_a_hundred_bundles_no_more_than_the_limit_are_read(stand):
+async def test_number_of_bundles_read_is_limited(stand):
     listed = [stand.attach_bundle(edited(bundle_v3(ELSE, IMAGE.digest), lambda _: None)) for _ in range(100)]
     stand.list_referrers(*listed)
     refusal = await stand.refusal()
@@ -94,14 +94,14 @@ async def test_of_a_hundred_bundles_no_more_than_the_limit_are_read(stand):
     assert any("only 64 of 100" in each.message for each in refusal.failures)
 
 
-async def test_of_more_signatures_than_are_looked_at_it_is_said_how_many_are_not(stand):
+async def test_error_reports_number_of_skipped_signatures(stand):
     layers = [simple_signing(ELSE, IMAGE.digest, optional={"number": str(number)}) for number in range(70)]
     stand.push(signature_image(layers), tag=signature_tag(IMAGE.digest))
     refusal = await stand.refusal()
     assert any("only 64 of 70" in each.message for each in refusal.failures)
 
 
-async def test_a_signature_is_found_behind_any_number_of_attestations(stand):
+async def test_signature_after_many_attestations_is_found(stand):
     says = {"annotations": {"dev.sigstore.bundle.predicateType": "https://example.test/sbom/v1"}}
     sboms = [bundle_referrer(f"sbom {number}".encode(), IMAGE).descriptor | says for number in range(70)]
     signature = stand.push(bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE))
@@ -111,7 +111,7 @@ async def test_a_signature_is_found_behind_any_number_of_attestations(stand):
 
 # The second is what cosign 3 writes into the fallback tag.
 @pytest.mark.parametrize("said", [{}, {"artifactType": "application/vnd.oci.empty.v1+json"}], ids=["nothing", "empty"])
-async def test_what_a_list_says_of_a_referrer_does_not_matter(stand, said):
+async def test_descriptor_metadata_of_referrer_is_ignored(stand, said):
     referrer = stand.attach_bundle(bundle_v3(SIGNER, IMAGE.digest))
     bare = {name: value for name, value in referrer.descriptor.items() if name != "artifactType"} | said
     lying = {**stand.push(OTHER).descriptor, "artifactType": referrer.descriptor["artifactType"]}
@@ -119,7 +119,7 @@ async def test_what_a_list_says_of_a_referrer_does_not_matter(stand, said):
     assert (await stand.verify()).signatures[0].source == f"bundle {referrer.digest}"
 
 
-async def test_a_referrer_of_another_image_is_refused_by_its_manifest(stand):
+async def test_referrer_manifest_with_other_subject_is_rejected(stand):
     # The bundle is right, and yet nobody attached it to this image.
     referrer = stand.attach_bundle(bundle_v3(SIGNER, IMAGE.digest), OTHER)
     stand.list_referrers(referrer)
@@ -127,33 +127,33 @@ async def test_a_referrer_of_another_image_is_refused_by_its_manifest(stand):
 
 
 @pytest.mark.parametrize("layers", [0, 2])
-async def test_a_referrer_with_other_than_one_layer_is_refused(stand, layers):
+async def test_referrer_without_exactly_one_layer_is_rejected(stand, layers):
     honest = bundle_referrer(bundle_v3(SIGNER, IMAGE.digest), IMAGE)
     changed = edited(honest.manifest, lambda document: document.update(layers=document["layers"] * layers))
     stand.push(Artifact(changed, honest.blobs))
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_an_index_under_the_tag_of_signatures_is_refused(stand):
+async def test_index_at_signature_tag_is_rejected(stand):
     stand.push(fallback_index([]), tag=signature_tag(IMAGE.digest))
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_registry_that_lies_about_the_digest_is_refused(stand, form):
+async def test_false_digest_header_is_rejected(stand, form):
     stand.attach(form, SIGNER)
     stand.registry.on("GET", V1, misbehaviour.lying_digest(OTHER.digest))
     assert await stand.reason() == RejectionReason.UNREADABLE
 
 
-async def test_other_bytes_under_a_digest_are_refused(stand):
+async def test_manifest_that_does_not_match_digest_is_rejected(stand):
     stand.attach("cosign-v3", SIGNER)
     stand.registry.on("GET", f"/v2/{REPOSITORY}/manifests/{IMAGE.digest}", misbehaviour.answering(body=OTHER.manifest))
     assert await stand.reason(version=f"@{IMAGE.digest}") == RejectionReason.UNREADABLE
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_signature_changed_on_the_way_is_refused(stand, form):
+async def test_signature_modified_in_transit_is_rejected(stand, form):
     stand.attach(form, SIGNER)
     stand.registry.on("GET", ".*/blobs/.*", lambda request: web.Response(body=stored(stand, request)[:-1] + b" "))
     refusal = await stand.refusal()
@@ -166,7 +166,7 @@ def stored(stand, request: web.Request) -> bytes:
     return stand.registry.honest.blob(REPOSITORY, request.path.rpartition("/")[2])
 
 
-async def test_a_tag_that_moves_leaves_the_verdict_with_what_was_verified(stand):
+async def test_tag_moved_after_verification_keeps_verified_digest(stand):
     stand.attach("cosign-v3", SIGNER)
     answers = [IMAGE.manifest]
     moved = misbehaviour.answering(body=OTHER.manifest, media_type=OTHER.media_type)
@@ -182,7 +182,7 @@ async def test_a_tag_that_moves_leaves_the_verdict_with_what_was_verified(stand)
     assert await stand.reason() == RejectionReason.NO_SIGNATURES
 
 
-async def test_annotations_that_claim_a_verdict_claim_nothing(stand):
+async def test_annotations_with_claimed_results_are_ignored(stand):
     claims = {
         "gkm.io/resolvedDigest": IMAGE.digest,
         "kyverno.io/verify-images": json.dumps({f"registry.test/app@{IMAGE.digest}": "pass"}),
@@ -196,7 +196,7 @@ async def test_annotations_that_claim_a_verdict_claim_nothing(stand):
     assert await stand.reason() == RejectionReason.NO_SIGNATURES
 
 
-async def test_credentials_do_not_follow_a_redirect_to_another_host(stand):
+async def test_credentials_are_not_sent_to_redirect_target(stand):
     stand.attach("cosign-v3", SIGNER)
     stand.login = Login("reader", "open sesame")
     with HostileRegistry() as other:
@@ -211,7 +211,7 @@ async def test_credentials_do_not_follow_a_redirect_to_another_host(stand):
 
 
 @pytest.mark.parametrize("path", [V1, REFERRERS, SIG, FALLBACK], ids=["image", "referrers", "sig", "fallback"])
-async def test_a_registry_in_trouble_leaves_the_verdict_open(stand, path):
+async def test_failing_registry_is_a_retryable_failure(stand, path):
     stand.registry.on("GET", path, misbehaviour.failing(503))
     refusal = await stand.refusal()
     assert refusal.reason == RejectionReason.REGISTRY_UNAVAILABLE
@@ -219,7 +219,7 @@ async def test_a_registry_in_trouble_leaves_the_verdict_open(stand, path):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_signature_that_does_not_count_decides_nothing_while_others_cannot_be_read(stand, form):
+async def test_untrusted_signature_is_not_final_while_other_list_is_unavailable(stand, form):
     stand.attach(form, ELSE)
     assert await stand.reason() == RejectionReason.IDENTITY_MISMATCH
     stand.registry.on("GET", REFERRERS if form == "cosign-v2" else SIG, misbehaviour.failing(503))
@@ -227,20 +227,20 @@ async def test_a_signature_that_does_not_count_decides_nothing_while_others_cann
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_good_signature_is_enough_while_others_cannot_be_read(stand, form):
+async def test_valid_signature_is_sufficient_while_other_list_is_unavailable(stand, form):
     stand.attach(form, SIGNER)
     stand.registry.on("GET", REFERRERS if form == "cosign-v2" else SIG, misbehaviour.failing(503))
     assert (await stand.verify()).signatures[0].format == form
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_a_signature_that_cannot_be_fetched_for_now_leaves_the_verdict_open(stand, form):
+async def test_unfetchable_signature_is_reported_as_registry_unavailable(stand, form):
     stand.attach(form, SIGNER)
     stand.registry.on("GET", ".*/blobs/.*", misbehaviour.failing(503))
     assert await stand.reason() == RejectionReason.REGISTRY_UNAVAILABLE
 
 
-async def test_what_others_write_into_messages_is_short_and_plain(stand):
+async def test_untrusted_text_in_messages_is_sanitized_and_shortened(stand):
     shouting = b"\x1b[31m" + b"!" * 100_000
     stand.attach("cosign-v3", SIGNER, payload_type=shouting.decode())
     refusals = [await stand.refusal()]
@@ -253,25 +253,25 @@ async def test_what_others_write_into_messages_is_short_and_plain(stand):
             assert len(message) < 1000
 
 
-async def test_an_unreadable_bundle_beside_a_good_one_does_not_hurt(stand):
+async def test_unreadable_bundle_does_not_affect_valid_signature(stand):
     stand.attach_bundle(b"garbage")
     stand.attach("cosign-v3", SIGNER)
     assert (await stand.verify()).signatures
 
 
-async def test_a_registry_that_never_answers_has_a_deadline(stand):
+async def test_unresponsive_registry_times_out(stand):
     stand.registry.on("GET", REFERRERS, misbehaviour.stalled())
     assert await stand.reason(patience_seconds=0.2) == RejectionReason.REGISTRY_UNAVAILABLE
 
 
-async def test_an_image_that_no_policy_covers_is_refused_and_nothing_is_fetched(stand):
+async def test_image_without_matching_policy_is_rejected_without_requests(stand):
     stand.attach("cosign-v3", SIGNER)
     refusal = await stand.refusal(policy({"keyless": {"issuer": "i", "subject": "s"}}, images=["quay.io/acme/**"]))
     assert refusal.reason == RejectionReason.NOT_COVERED
     assert stand.registry.requests == []
 
 
-async def test_a_policy_changed_after_the_verdict_shows_in_its_digest(stand):
+async def test_policy_change_alters_policy_digest(stand):
     stand.attach("cosign-v3", SIGNER)
     before = await stand.verify()
     path = policy_file(stand.folder, policy({"keyless": {"issuer": "i", "subject": "s"}}))

@@ -48,57 +48,57 @@ def stamped(*moments: datetime, by: TimestampAuthority = AUTHORITY, **how: bool)
     return lambda signature: [by.stamp(signature, at=each, **how) for each in moments]
 
 
-async def test_a_timestamp_proves_that_a_certificate_was_valid_when_it_signed(stand, form):
+async def test_timestamp_proves_certificate_validity_at_signing_time(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
     (signature,) = (await stand.verify(GIVEN)).signatures
     assert (signature.signed_at, signature.log_index) == (at(60), None)
 
 
 @pytest.mark.parametrize("seconds", [-1, 601])
-async def test_a_timestamp_from_outside_the_certificates_time_is_refused(stand, form, seconds):
+async def test_timestamp_outside_certificate_validity_is_rejected(stand, form, seconds):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(seconds)))
     assert await stand.reason(GIVEN) == RejectionReason.CERTIFICATE_EXPIRED
 
 
-async def test_a_timestamp_that_says_the_certificate_had_expired_is_refused_while_it_is_valid_now(stand, form):
+async def test_timestamp_after_expiry_is_rejected_while_certificate_is_valid(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(601)))
     assert await stand.reason(GIVEN, clock=lambda: at(60)) == RejectionReason.CERTIFICATE_EXPIRED
 
 
-async def test_the_timestamp_of_an_authority_that_nobody_trusts_is_refused_whatever_its_name(stand, form):
+async def test_timestamp_of_untrusted_authority_is_rejected(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=UNKNOWN))
     refusal = await stand.refusal(GIVEN)
     assert refusal.reason == RejectionReason.UNTRUSTED_ROOT
     assert "no timestamp of the signature is from a trusted authority" in refusal.message
 
 
-async def test_the_timestamp_of_another_key_under_the_authoritys_certificate_is_refused(stand, form):
+async def test_timestamp_with_wrong_authority_key_is_rejected(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), by=replace(AUTHORITY, key=UNKNOWN.key)))
     assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_a_timestamp_of_something_else_is_refused(stand, form):
+async def test_timestamp_of_another_signature_is_rejected(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=lambda _: [AUTHORITY.stamp(b"another signature", at=at(60))])
     assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_a_timestamp_that_was_changed_is_refused(stand, form):
+async def test_modified_timestamp_is_rejected(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60), changed=True))
     assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_a_timestamp_that_cannot_be_read_is_refused(stand, form):
+async def test_malformed_timestamp_is_rejected(stand, form):
     stand.attach(form, BUILDER, tlog=False, stamps=lambda _: [b"no timestamp"])
     assert await stand.reason(GIVEN) == RejectionReason.UNREADABLE
 
 
-async def test_where_the_root_names_no_authority_a_timestamp_is_refused(stand, form):
+async def test_timestamp_is_rejected_if_root_has_no_timestamp_authority(stand, form):
     trust(stand)
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
     assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_an_authority_of_one_certificate_vouches_for_nothing(stand):
+async def test_timestamp_authority_with_single_certificate_is_rejected(stand):
     trust(stand, replace(AUTHORITY, above=()))
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(60)))
     assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
@@ -108,7 +108,7 @@ async def test_an_authority_of_one_certificate_vouches_for_nothing(stand):
     ("start", "end", "accepted"),
     [(60, 60, True), (0, None, True), (61, 120, False), (0, 59, False), (61, None, False)],
 )
-async def test_an_authority_counts_for_the_time_for_which_the_root_trusts_it(stand, start, end, accepted):
+async def test_timestamp_authority_is_trusted_only_in_its_validity_period(stand, start, end, accepted):
     trust(stand, replace(AUTHORITY, start=at(start), end=None if end is None else at(end)))
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(60)))
     if accepted:
@@ -117,32 +117,32 @@ async def test_an_authority_counts_for_the_time_for_which_the_root_trusts_it(sta
         assert await stand.reason(GIVEN) == RejectionReason.UNTRUSTED_ROOT
 
 
-async def test_any_authority_of_the_root_may_have_made_a_timestamp(stand, form):
+async def test_timestamp_of_any_trusted_authority_is_accepted(stand, form):
     another, past = (TimestampAuthority.new(name, around=MOMENT) for name in ("another", "past"))
     trust(stand, replace(past, end=at(0)), another, AUTHORITY)
     stand.attach(form, BUILDER, tlog=False, stamps=stamped(at(60)))
     assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
 
 
-async def test_of_several_timestamps_the_first_moment_is_when_it_was_signed(stand):
+async def test_earliest_timestamp_is_signing_time(stand):
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(at(300), at(60), at(120)))
     assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
 
 
 @pytest.mark.parametrize("moments", [(60, 601), (601, 60)])
-async def test_every_moment_that_is_proven_must_be_in_the_certificates_time(stand, moments):
+async def test_every_timestamp_must_be_within_certificate_validity(stand, moments):
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(*map(at, moments)))
     assert await stand.reason(GIVEN) == RejectionReason.CERTIFICATE_EXPIRED
 
 
-async def test_one_timestamp_beside_those_of_authorities_that_nobody_trusts_is_enough(stand):
+async def test_one_trusted_timestamp_among_untrusted_is_sufficient(stand):
     stamps = lambda signature: [UNKNOWN.stamp(signature, at=at(601)), AUTHORITY.stamp(signature, at=at(60))]  # noqa: E731
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamps)
     assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(60)
 
 
 @pytest.mark.parametrize(("count", "accepted"), [(32, True), (33, False)])
-async def test_no_more_than_32_timestamps_are_looked_at(stand, count, accepted):
+async def test_more_than_32_timestamps_are_rejected(stand, count, accepted):
     stand.attach("cosign-v3", BUILDER, tlog=False, stamps=stamped(*(at(each) for each in range(count))))
     if accepted:
         assert (await stand.verify(GIVEN)).signatures[0].signed_at == at(0)
@@ -150,23 +150,23 @@ async def test_no_more_than_32_timestamps_are_looked_at(stand, count, accepted):
         assert await stand.reason(GIVEN) == RejectionReason.UNREADABLE
 
 
-async def test_the_entry_of_the_log_does_not_excuse_a_timestamp_from_another_time(stand, form):
+async def test_valid_log_entry_does_not_excuse_invalid_timestamp(stand, form):
     stand.attach(form, SIGNER, stamps=stamped(at(3600)))
     assert await stand.reason() == RejectionReason.CERTIFICATE_EXPIRED
 
 
-async def test_a_timestamp_does_not_excuse_an_entry_of_the_log_from_another_time(stand, form):
+async def test_valid_timestamp_does_not_excuse_invalid_log_entry(stand, form):
     stand.attach(form, SIGNER, integrated_time=at(3600), stamps=stamped(at(60)))
     assert await stand.reason() == RejectionReason.CERTIFICATE_EXPIRED
 
 
-async def test_log_and_timestamp_together_say_when_it_was_signed(stand, form):
+async def test_earliest_of_log_entry_and_timestamp_is_signing_time(stand, form):
     stand.attach(form, SIGNER, integrated_time=at(90), stamps=stamped(at(60)))
     (signature,) = (await stand.verify()).signatures
     assert (signature.signed_at, signature.log_index) == (at(60), 7)
 
 
-async def test_the_last_moment_for_which_an_authority_is_trusted_counts_for_sigstore_too(stand):
+async def test_timestamp_at_end_of_authority_validity_is_accepted(stand):
     trust(stand, replace(AUTHORITY, end=at(60)))
     bundle = bundle_v3(SIGNER, IMAGE.digest, stamps=stamped(at(60)))
     # Without the log's promise, the timestamp alone proves the time.
@@ -174,7 +174,7 @@ async def test_the_last_moment_for_which_an_authority_is_trusted_counts_for_sigs
     assert (await stand.verify()).signatures[0].signed_at == at(60)
 
 
-async def test_a_timestamp_of_a_key_says_when_it_was_signed(stand, form):
+async def test_timestamp_of_key_signature_is_signing_time(stand, form):
     signer = SIGSTORE.key()
     stand.attach(form, signer, integrated_time=at(90), stamps=stamped(at(60)))
     (signature,) = (await stand.verify(policy({"key": {"data": signer.key.public_pem.decode()}}))).signatures

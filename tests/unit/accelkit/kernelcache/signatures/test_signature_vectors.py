@@ -70,7 +70,7 @@ def vector(name: str) -> SimpleNamespace:
     return SimpleNamespace(manifest=(folder / "manifest.json").read_bytes(), signing=signing(folder / "signature-1"))
 
 
-async def test_a_signature_of_the_public_instance_holds_years_later(signed):
+async def test_public_sigstore_signature_is_valid_years_later(signed):
     case = vector("dir-img-cosign-fulcio-rekor-valid")
     verification = await signed(case.manifest, KEYLESS, case.signing)
     (signature,) = verification.signatures
@@ -80,21 +80,21 @@ async def test_a_signature_of_the_public_instance_holds_years_later(signed):
 
 
 @pytest.mark.parametrize("changed", [{"issuer": "https://accounts.google.com"}, {"subject": "somebody@redhat.com"}])
-async def test_a_signature_of_the_public_instance_is_its_owners_alone(signed, changed):
+async def test_public_sigstore_signature_is_rejected_for_other_identity(signed, changed):
     case = vector("dir-img-cosign-fulcio-rekor-valid")
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, {"keyless": KEYLESS["keyless"] | changed}, case.signing)
     assert caught.value.reason == RejectionReason.IDENTITY_MISMATCH
 
 
-async def test_a_signature_by_a_key_with_an_entry_of_the_public_log_holds(signed):
+async def test_key_signature_with_public_log_entry_is_valid(signed):
     case = vector("dir-img-cosign-key-rekor-valid")
     (signature,) = (await signed(case.manifest, key("cosign2.pub", log="required"), case.signing)).signatures
     assert signature.log_index is not None
     assert signature.signed_at is not None
 
 
-async def test_a_signature_by_a_key_without_a_log_holds_where_none_is_demanded(signed):
+async def test_key_signature_without_log_is_valid_only_if_log_is_not_required(signed):
     case = vector("dir-img-cosign-valid")
     assert (await signed(case.manifest, key("cosign.pub", log="notRequired"), case.signing)).signatures
     with pytest.raises(UnverifiedError) as caught:
@@ -102,14 +102,14 @@ async def test_a_signature_by_a_key_without_a_log_holds_where_none_is_demanded(s
     assert caught.value.reason == RejectionReason.LOG_ENTRY_MISSING
 
 
-async def test_the_signature_of_a_manifest_that_was_modified_is_refused(signed):
+async def test_signature_of_modified_manifest_is_rejected(signed):
     case = vector("dir-img-cosign-modified-manifest")
     with pytest.raises(UnverifiedError) as caught:
         await signed(case.manifest, key("cosign.pub", log="notRequired"), case.signing)
     assert caught.value.reason == RejectionReason.SUBJECT_MISMATCH
 
 
-async def test_the_signature_of_an_unknown_key_is_refused(signed):
+async def test_signature_of_unknown_key_is_rejected(signed):
     case = vector("dir-img-cosign-valid")
     unknown = signing(V2 / "unknown-cosign-key.signature")
     with pytest.raises(UnverifiedError) as caught:
@@ -117,7 +117,7 @@ async def test_the_signature_of_an_unknown_key_is_refused(signed):
     assert caught.value.reason == RejectionReason.SIGNATURE_INVALID
 
 
-async def test_an_attestation_of_the_public_instance_is_no_signature(signed):
+async def test_public_attestation_is_not_a_signature(signed):
     bundle = (V3 / "oci-attestation.sigstore.json").read_bytes()
     payload = json.loads(base64.b64decode(json.loads(bundle)["dsseEnvelope"]["payload"]))
     signer = {"keyless": {"issuer": ISSUER, "subject": "cody@soyland.com"}}

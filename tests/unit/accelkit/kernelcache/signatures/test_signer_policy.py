@@ -51,7 +51,7 @@ def covers(folder, image, *patterns, namespace="", **spec) -> bool:
         ("registry.test:5000/app.x", "registry.test:5000/appyx", False),
     ],
 )
-def test_a_pattern_covers_names_by_their_parts(tmp_path, pattern, image, covered):
+def test_image_pattern_matches_path_components(tmp_path, pattern, image, covered):
     assert covers(tmp_path, image, pattern) == covered
 
 
@@ -69,7 +69,7 @@ def test_a_pattern_covers_names_by_their_parts(tmp_path, pattern, image, covered
         (["**"], "", True),
     ],
 )
-def test_a_policy_for_some_namespaces_is_for_no_others(tmp_path, namespaces, namespace, covered):
+def test_policy_covers_only_matching_namespaces(tmp_path, namespaces, namespace, covered):
     spec = {} if namespaces is None else {"namespaces": namespaces}
     assert covers(tmp_path, "quay.io/acme/app", "**", namespace=namespace, **spec) == covered
 
@@ -88,37 +88,37 @@ def test_a_policy_for_some_namespaces_is_for_no_others(tmp_path, namespaces, nam
         "",
     ],
 )
-def test_a_pattern_that_no_name_can_match_is_refused(tmp_path, pattern):
+def test_image_pattern_that_matches_no_image_is_rejected(tmp_path, pattern):
     with pytest.raises(ConfigurationError, match="signer policy acme"):
         covers(tmp_path, "quay.io/acme/app", pattern)
 
 
 @pytest.mark.parametrize("length", [0, 1025])
 @pytest.mark.parametrize("field", ["images", "namespaces"])
-def test_a_pattern_that_is_empty_or_longer_than_1024_characters_is_refused(tmp_path, field, length):
+def test_pattern_of_invalid_length_is_rejected(tmp_path, field, length):
     name = ("quay.io/" + "a" * MAX_PATTERN_LENGTH)[:length]
     with pytest.raises(ConfigurationError, match="a pattern that is empty or longer than 1024 characters"):
         load_policies(policy_file(tmp_path, policy(keyless(), **{field: [name]})))
 
 
-def test_a_pattern_may_have_1024_characters(tmp_path):
+def test_pattern_of_1024_characters_is_accepted(tmp_path):
     longest = ("quay.io/" + "a" * MAX_PATTERN_LENGTH)[:MAX_PATTERN_LENGTH]
     text = policy(keyless(), images=[longest], namespaces=[longest])
     (read,) = load_policies(policy_file(tmp_path, text)).policies
     assert read.images == (longest,)
 
 
-def test_many_stars_take_no_more_than_linear_time(tmp_path):
+def test_pattern_with_many_wildcards_matches_in_linear_time(tmp_path):
     assert not covers(tmp_path, "quay.io/" + "a" * 240, "quay.io/" + "*a" * 100 + "b")
 
 
-async def test_one_signer_of_a_policy_is_enough(stand):
+async def test_one_matching_signer_of_policy_is_sufficient(stand):
     stand.attach("cosign-v3", SIGNER)
     others = [by_key(SIGSTORE.key()), keyless(subject="other@acme.test"), {**keyless(), "name": "this one"}]
     assert (await stand.verify(policy(*others))).signatures[0].signer == "this one"
 
 
-async def test_every_policy_that_covers_an_image_must_be_satisfied(stand):
+async def test_every_policy_that_covers_image_must_be_satisfied(stand):
     key = SIGSTORE.key()
     both = [policy(keyless(), name="ci"), policy(by_key(key), name="release")]
     stand.attach("cosign-v3", SIGNER)
@@ -133,7 +133,7 @@ async def test_every_policy_that_covers_an_image_must_be_satisfied(stand):
     ]
 
 
-async def test_a_policy_for_another_namespace_is_not_asked(stand):
+async def test_policy_of_another_namespace_is_ignored(stand):
     stand.attach("cosign-v3", SIGNER)
     documents = [policy(keyless()), policy(by_key(SIGSTORE.key()), name="strict", namespaces=["prod"])]
     assert (await stand.verify(*documents, namespace="dev")).signatures
@@ -141,7 +141,7 @@ async def test_a_policy_for_another_namespace_is_not_asked(stand):
     assert await stand.reason(documents[1], namespace="dev") == RejectionReason.NOT_COVERED
 
 
-async def test_a_pattern_is_anchored_at_both_ends(stand):
+async def test_subject_pattern_is_anchored_at_both_ends(stand):
     stand.attach("cosign-v3", SIGNER)
     assert (
         await stand.reason(policy(keyless(subjectPattern="https://github.com/acme/")))
@@ -150,7 +150,7 @@ async def test_a_pattern_is_anchored_at_both_ends(stand):
     assert (await stand.verify(policy(keyless(subjectPattern="https://github.com/acme/.*@refs/heads/main")))).signatures
 
 
-async def test_a_catastrophic_pattern_gives_an_answer(stand):
+async def test_catastrophic_subject_pattern_terminates(stand):
     stand.attach("cosign-v3", SIGSTORE.identity("https://github.com/" + "a" * 2000 + "!"))
     assert (
         await stand.reason(policy(keyless(subjectPattern="https://github.com/(a+)+$")))
@@ -160,7 +160,7 @@ async def test_a_catastrophic_pattern_gives_an_answer(stand):
 
 @pytest.mark.parametrize("pattern", [".*", "^.*$", "(?s).*", "[^ ]*", "https://.*|.*@.*"])
 @pytest.mark.parametrize("field", ["subjectPattern", "issuerPattern"])
-def test_a_pattern_that_anybody_matches_is_refused(tmp_path, field, pattern):
+def test_pattern_that_matches_any_identity_is_rejected(tmp_path, field, pattern):
     names = {"issuer": "https://idp.test", "subject": "ci@acme.test", field: pattern}
     del names[field.removesuffix("Pattern")]
     with pytest.raises(ConfigurationError, match="any identity"):
@@ -196,7 +196,7 @@ PEM = SIGSTORE.key().key.public_pem.decode()
         {"key": {"data": PEM}, "annotations": {"a": 1}},
     ],
 )
-def test_a_signer_that_is_none_is_refused(tmp_path, signer):
+def test_invalid_signer_is_rejected(tmp_path, signer):
     with pytest.raises(ConfigurationError):
         load_policies(policy_file(tmp_path, policy(signer)))
 
@@ -206,7 +206,7 @@ def test_a_signer_that_is_none_is_refused(tmp_path, signer):
     [rsa.generate_private_key(public_exponent=65537, key_size=1024), ec.generate_private_key(ec.SECP256K1())],  # noqa: S505 - the weakness is the point
     ids=["RSA of 1024 bits", "a curve of coins"],
 )
-def test_a_key_that_is_weak_or_unusual_is_refused(tmp_path, key):
+def test_weak_or_unsupported_key_is_rejected(tmp_path, key):
     with pytest.raises(ConfigurationError):
         load_policies(policy_file(tmp_path, policy({"key": {"data": Key(key).public_pem.decode()}})))
 
@@ -229,12 +229,12 @@ def test_a_key_that_is_weak_or_unusual_is_refused(tmp_path, key):
         "#" * (2 << 20),
     ],
 )
-def test_what_is_no_policy_is_refused(tmp_path, text):
+def test_invalid_policy_file_is_rejected(tmp_path, text):
     with pytest.raises(ConfigurationError):
         load_policies(policy_file(tmp_path, text))
 
 
-def test_the_policy_of_the_documentation_is_one(tmp_path):
+def test_documented_policy_example_is_valid(tmp_path):
     (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     (tmp_path / "release.pub").write_text(PEM)
     (tmp_path / "ca.pem").write_text(pem(*SIGSTORE.authority.chain))
@@ -243,17 +243,17 @@ def test_the_policy_of_the_documentation_is_one(tmp_path):
     assert [each.log_required for each in read.signers] == [True, False, True]
 
 
-def test_every_reason_is_documented():
+def test_every_rejection_reason_is_documented():
     text = DOCUMENTATION.read_text()
     assert {each for each in RejectionReason if f"| `{each}` |" not in text} == set()
 
 
-def test_a_trusted_root_that_is_not_there_is_told_at_once(tmp_path):
+def test_missing_trusted_root_is_reported_at_load(tmp_path):
     with pytest.raises(ConfigurationError, match="trusted root"):
         load_policies(policy_file(tmp_path, policy(keyless())), tmp_path / "absent.json")
 
 
-def test_the_digest_of_policies_is_of_all_that_decides(tmp_path):
+def test_policy_digest_changes_with_every_input(tmp_path):
     (tmp_path / "release.pub").write_text(PEM)
     root = tmp_path / "root.json"
     root.write_text(SIGSTORE.trusted_root_json)
@@ -269,7 +269,7 @@ def test_the_digest_of_policies_is_of_all_that_decides(tmp_path):
     assert load_policies(path, root).digest == digests[-1]
 
 
-def test_a_trusted_root_changed_after_loading_changes_nothing(tmp_path):
+def test_trusted_root_changed_after_loading_is_ignored(tmp_path):
     root = tmp_path / "root.json"
     root.write_text(SIGSTORE.trusted_root_json)
     trust = load_policies(policy_file(tmp_path, policy(keyless())), root).trust
@@ -278,7 +278,7 @@ def test_a_trusted_root_changed_after_loading_changes_nothing(tmp_path):
     assert trust.find_log(SIGSTORE.rekor.log_id)
 
 
-def test_the_root_of_the_public_instance_needs_neither_network_nor_home(tmp_path, monkeypatch):
+def test_embedded_public_root_needs_no_network_or_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", os.devnull)
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     monkeypatch.setenv("XDG_DATA_HOME", os.devnull)
@@ -287,6 +287,6 @@ def test_the_root_of_the_public_instance_needs_neither_network_nor_home(tmp_path
     assert trust.find_authorities(SIGNER.at).roots
 
 
-def test_two_policies_of_one_name_are_a_mistake(tmp_path):
+def test_duplicate_policy_name_is_rejected(tmp_path):
     with pytest.raises(ConfigurationError, match="two policies with the same name"):
         load_policies(policy_file(tmp_path, policy(keyless()), policy(keyless())))

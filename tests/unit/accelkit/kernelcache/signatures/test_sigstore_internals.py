@@ -31,7 +31,7 @@ def test_only_one_module_uses_private_parts_of_sigstore():
 
 
 @pytest.mark.parametrize("name", sorted(list_private_imports(Path(sigstore_internals.__file__))))
-def test_the_installed_sigstore_has_each_private_part(name):
+def test_installed_sigstore_provides_each_private_name(name):
     module, _, attribute = name.rpartition(".")
     assert hasattr(importlib.import_module(module), attribute)
 
@@ -54,5 +54,5 @@ def test_embedded_roots_of_both_instances_have_logs_and_authorities():
         assert sigstore_internals.list_certificate_authorities(root)
 
 
-def test_a_log_entry_has_the_private_check_of_inclusion():
+def test_sigstore_log_entry_provides_private_verify_method():
     assert callable(TransparencyLogEntry._verify)

@@ -19,16 +19,16 @@ def believed(folder: Path, *documents: str, namespace: str | None = None) -> int
     return load_policies(policy_file(folder, *documents)).find_verdict_ttl(IMAGE, namespace)
 
 
-def test_a_policy_that_says_nothing_means_a_day(tmp_path: Path) -> None:
+def test_default_verdict_ttl_is_one_day(tmp_path: Path) -> None:
     assert believed(tmp_path, policy(keyless())) == DAY
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 365 * DAY])
-def test_a_policy_says_how_long(tmp_path: Path, seconds: int) -> None:
+def test_verdict_ttl_is_read_from_policy(tmp_path: Path, seconds: int) -> None:
     assert believed(tmp_path, policy(keyless(), verdictTtlSeconds=seconds)) == seconds
 
 
-def test_the_shortest_time_of_those_that_cover_the_image_counts(tmp_path: Path) -> None:
+def test_verdict_ttl_is_minimum_of_policies_that_cover_image(tmp_path: Path) -> None:
     documents = (
         policy(keyless(), name="long", verdictTtlSeconds=7 * DAY),
         policy(keyless(), name="short", verdictTtlSeconds=60),
@@ -39,11 +39,11 @@ def test_the_shortest_time_of_those_that_cover_the_image_counts(tmp_path: Path) 
     assert believed(tmp_path, *documents, namespace="team") == 2
 
 
-def test_nothing_is_accepted_of_what_no_policy_covers(tmp_path: Path) -> None:
+def test_verdict_ttl_is_zero_without_policy_that_covers_image(tmp_path: Path) -> None:
     assert believed(tmp_path, policy(keyless(), images=["quay.io/other/*"])) == 0
 
 
 @pytest.mark.parametrize("seconds", [-1, 365 * DAY + 1, "60", 1.5, True, None])
-def test_a_time_that_cannot_be_is_refused(tmp_path: Path, seconds: object) -> None:
+def test_invalid_verdict_ttl_is_rejected(tmp_path: Path, seconds: object) -> None:
     with pytest.raises(ConfigurationError, match="verdictTtlSeconds"):
         believed(tmp_path, policy(keyless(), verdictTtlSeconds=seconds))

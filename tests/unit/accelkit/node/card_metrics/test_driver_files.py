@@ -40,7 +40,7 @@ def card(tmp_path):
     return write
 
 
-def test_amdgpu_shows_all_but_energy(card):
+def test_amdgpu_files_provide_all_measures_except_energy(card):
     assert read_by_files(card(AMD), "amdgpu") == CardReading(
         utilization_ratio=0.37,
         memory_used_bytes=3 * 2**30,
@@ -54,17 +54,17 @@ def test_amdgpu_shows_all_but_energy(card):
     )
 
 
-def test_a_card_without_a_sensor_at_its_edge_has_the_junctions_temperature(card):
+def test_junction_temperature_is_used_without_edge_sensor(card):
     folder = card({name: text for name, text in AMD.items() if "temp1" not in name})
     assert read_by_files(folder, "amdgpu").temperature_celsius == 61
 
 
-def test_newer_kernels_show_power_now_where_older_ones_show_the_average(card):
+def test_present_power_is_read_if_average_power_is_missing(card):
     power = {"hwmon/hwmon0/name": "amdgpu", "hwmon/hwmon0/power1_input": "80000000"}
     assert read_by_files(card(power), "amdgpu") == CardReading(power_watts=80)
 
 
-def test_a_chip_of_a_part_of_the_card_is_not_the_cards(card):
+def test_hwmon_chip_of_card_part_is_ignored(card):
     parts = {
         "hwmon/hwmon1/name": "i915_gt0",
         "hwmon/hwmon1/energy1_input": "1000000",
@@ -78,7 +78,7 @@ def test_a_chip_of_a_part_of_the_card_is_not_the_cards(card):
     )
 
 
-def test_xe_names_its_channels_by_what_they_measure(card):
+def test_xe_channels_are_selected_by_their_labels(card):
     channels = {
         "hwmon/hwmon1/name": "xe",
         "hwmon/hwmon1/energy1_label": "card",
@@ -97,18 +97,18 @@ def test_xe_names_its_channels_by_what_they_measure(card):
 
 
 @pytest.mark.parametrize("driver", ["habanalabs", None])
-def test_of_other_drivers_is_known_what_the_kernels_interface_of_sensors_means(card, driver):
+def test_only_standard_hwmon_files_are_read_for_other_drivers(card, driver):
     sensors = {"hwmon/hwmon3/name": "hl", "hwmon/hwmon3/temp1_input": "38000", "gpu_busy_percent": "50"}
     assert read_by_files(card(sensors), driver) == CardReading(temperature_celsius=38)
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "4 5"])
-def test_what_is_no_number_is_unknown(card, text):
+def test_value_that_is_not_a_number_is_unknown(card, text):
     files = {"gpu_busy_percent": text, "ras/umc_err_count": text}
     assert read_by_files(card(files), "amdgpu") == CardReading()
 
 
-def test_nobody_waits_for_a_pipe(card):
+def test_pipe_does_not_block_reading(card):
     folder = card({"mem_info_vram_used": "7"})
     os.mkfifo(folder / "gpu_busy_percent")
     assert read_by_files(folder, "amdgpu") == CardReading(memory_used_bytes=7)
@@ -118,6 +118,6 @@ def test_nobody_waits_for_a_pipe(card):
     ("text", "problem"),
     [("other: {speed: []}", "unknown field"), ("amdgpu: {}", "no entry other"), ("other: {power_watts: [{}]}", "file")],
 )
-def test_a_wrong_table_is_refused(text, problem):
+def test_invalid_table_of_measures_is_refused(text, problem):
     with pytest.raises(ProfileError, match=problem):
         parse_measures(text)

@@ -126,13 +126,13 @@ def agent():
     return Agent()
 
 
-def test_names_units_and_labels_are_the_contract(agent):
+def test_metric_names_units_and_labels_are_stable(agent):
     agent.pod("one", {"c": {"GPU-a": 4}})
     shown = show([CARD], READING, agent.hold(), {"GPU-a": 31})
     assert sorted(shown) == sorted(GOLDEN)
 
 
-def test_what_cannot_be_read_is_absent_and_not_zero():
+def test_unreadable_values_are_omitted_from_metrics():
     unknown = msgspec.structs.replace(CARD, memory_bytes=None, health=Health.UNKNOWN)
     names = {line.partition("{")[0] for line in show([unknown], CardReading(utilization_ratio=0.0))}
     assert names == {
@@ -143,12 +143,12 @@ def test_what_cannot_be_read_is_absent_and_not_zero():
     }
 
 
-def test_memory_of_a_table_of_models_is_not_what_this_card_has():
+def test_estimated_memory_is_omitted_from_metrics():
     table = msgspec.structs.replace(CARD, estimated=True)
     assert not [line for line in show([table]) if "memory_total" in line]
 
 
-def test_a_fault_is_named_by_its_number_without_the_boot_in_which_it_came():
+def test_fault_metric_has_xid_and_no_boot_id():
     broken = msgspec.structs.replace(CARD, fault="xid 79 at 11111111-2222-4333-8444-555555555555.1f")
     (fault,) = (line for line in show([broken]) if line.startswith("accelerator_fault_info"))
     assert 'action="drain-and-reset"' in fault
@@ -156,7 +156,7 @@ def test_a_fault_is_named_by_its_number_without_the_boot_in_which_it_came():
     assert "1111" not in fault
 
 
-def test_a_card_that_discovery_does_not_find_any_more_is_lost():
+def test_card_missing_from_discovery_has_state_lost():
     lost = msgspec.structs.replace(CARD, health=Health.UNHEALTHY, health_reason=GONE_FROM_NODE)
     assert [line for line in show([lost]) if 'state="lost"' in line]
 
@@ -171,7 +171,7 @@ def test_a_card_that_discovery_does_not_find_any_more_is_lost():
     ],
 )
 @pytest.mark.parametrize("xids", [(), (79,)])
-def test_a_card_is_lost_for_the_metric_where_it_is_lost_for_stages(before, after, state, xids):
+def test_health_metric_and_card_fault_agree_on_lost_card(before, after, state, xids):
     history = CardHistory()
     for at, signals in enumerate((before, after, after)):
         history.observe(signals, at * 10.0, xids=xids)
@@ -181,7 +181,7 @@ def test_a_card_is_lost_for_the_metric_where_it_is_lost_for_stages(before, after
     assert fault.code == {"lost": "CardLost", "unhealthy": "CardUnhealthy"}[state]
 
 
-def test_containers_of_several_pods_share_a_card_that_nobody_has_alone(agent):
+def test_card_shared_by_several_pods_has_no_pod_metrics(agent):
     agent.pod("one", {"c": {"GPU-a": 4}, "d": {"GPU-a": 2}})
     assert agent.hold().alone["GPU-a"]._asdict() == {"namespace": "d", "pod": "one", "container": "", "card": "GPU-a"}
     agent.pod("two", {"c": {"GPU-a": 8}})
@@ -194,7 +194,7 @@ def test_containers_of_several_pods_share_a_card_that_nobody_has_alone(agent):
     assert not [line for line in show([CARD], READING, agent.hold()) if line.startswith("accelerator_pod_")]
 
 
-def test_a_whole_card_is_all_of_its_memory_and_an_unknown_amount_is_left_out(agent):
+def test_whole_card_share_has_all_memory_and_unknown_memory_is_omitted(agent):
     agent.pod("one", {"c": {"GPU-a": 0}})
     assert agent.amounts() == {("one", "c", "GPU-a"): 141 * GIB}
     assert agent.hold().alone["GPU-a"].pod == "one"
@@ -203,25 +203,25 @@ def test_a_whole_card_is_all_of_its_memory_and_an_unknown_amount_is_left_out(age
     assert agent.hold().alone["GPU-b"].pod == "two"
 
 
-def test_before_its_admission_a_pod_holds_nothing(agent):
+def test_pod_holds_no_share_before_admission(agent):
     agent.pod("one", {"c": {"GPU-a": 4}}, admitted=False)
     assert (agent.amounts(), agent.hold().alone) == ({}, {})
 
 
 @pytest.mark.parametrize(("running", "held"), [((), {"c"}), (("i",), {"c", "i"})])
-def test_an_init_container_holds_its_share_while_it_runs(agent, running, held):
+def test_init_container_holds_share_only_while_running(agent, running, held):
     agent.pod("one", {"i": {"GPU-a": 2}, "c": {"GPU-a": 4}}, init=("i",), running=running)
     assert {container for _, container, _ in agent.amounts()} == held
 
 
-def test_nobody_has_a_card_alone_where_a_pods_cards_are_not_known(agent):
+def test_card_has_no_exclusive_pod_while_cards_of_another_pod_are_unknown(agent):
     agent.pod("one", {"c": {"GPU-a": 4}})
     agent.pod("two", {"c": {"GPU-a": 4}}, assigned=False)
     assert agent.amounts() == {("one", "c", "GPU-a"): 4 * GIB}
     assert agent.hold().alone == {}
 
 
-async def test_an_agent_shows_its_cards_before_any_was_read(agent):
+async def test_share_metrics_are_exposed_before_first_card_reading(agent):
     registry = CollectorRegistry()
     found = [FoundCard(each, 0, 0, load_profiles()["nvidia"]) for each in agent.cards]
     watch = register_card_metrics(

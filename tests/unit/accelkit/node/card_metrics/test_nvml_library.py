@@ -37,7 +37,7 @@ def read(bdf):
     return FoundCard(card, 0, 0, load_profiles()["nvidia"], driver="nvidia")
 
 
-def test_measures_come_through_the_library_in_base_units_and_it_is_closed_again(host, monkeypatch):
+def test_nvml_measures_are_in_base_units_and_library_is_shut_down(host, monkeypatch):
     shut_down, closed = pynvml.nvmlShutdown, []
     monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: closed.append(1) or shut_down())
     assert read_card(read(ONE), load_nvml) == CardReading(
@@ -57,7 +57,7 @@ def test_measures_come_through_the_library_in_base_units_and_it_is_closed_again(
     assert read_card(read(OTHER), load_nvml) == CardReading(memory_used_bytes=0, memory_total_bytes=141 * GIB)
 
 
-def test_a_card_that_is_lost_has_no_measures(host):
+def test_lost_card_has_no_measures(host):
     host.cards = host.cards[1:]
     host.write()
     assert read_card(read(ONE), load_nvml) == CardReading()
@@ -75,13 +75,13 @@ def test_a_card_that_is_lost_has_no_measures(host):
         ),
     ],
 )
-def test_what_the_driver_does_not_answer_is_unknown(host, function, number, expected):
+def test_measures_that_nvml_cannot_return_are_unknown(host, function, number, expected):
     host.failures[function] = number
     host.write()
     assert read_card(read(OTHER), load_nvml) == expected
 
 
-def test_nobody_waits_for_a_driver_that_hangs(host):
+def test_hanging_driver_does_not_block_card_watch(host):
     host.delays = {"nvmlDeviceGetTemperature": 500}
     host.write()
     watch = CardWatch(lambda found: read_card(found, load_nvml))

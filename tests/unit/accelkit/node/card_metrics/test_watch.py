@@ -51,7 +51,7 @@ def node():
         thread.join(60)
 
 
-def test_a_card_that_hangs_is_asked_once_and_its_last_reading_is_not_shown_for_long(node, caplog):
+def test_hanging_card_is_read_once_and_its_last_reading_expires(node, caplog):
     node.look("a", "b")
     assert node.shown == {"a": 40, "b": 40}
     node.hang.add("a")
@@ -62,7 +62,7 @@ def test_a_card_that_hangs_is_asked_once_and_its_last_reading_is_not_shown_for_l
     assert [each.message for each in caplog.records] == ["card a does not respond; its metrics are omitted"]
 
 
-def test_what_was_asked_long_ago_is_old_when_it_is_answered(node):
+def test_late_reading_of_hanging_card_is_discarded(node):
     node.hang.add("a")
     node.look("a")
     node.now = 100.0
@@ -74,7 +74,7 @@ def test_what_was_asked_long_ago_is_old_when_it_is_answered(node):
     assert node.shown == {"a": 40}
 
 
-async def test_cards_are_read_as_soon_as_they_are_known_and_again_and_again(node, monkeypatch):
+async def test_cards_are_read_after_discovery_and_then_periodically(node, monkeypatch):
     monkeypatch.setattr(module, "_FIRST_SECONDS", 0.001)
     monkeypatch.setattr(module, "_INTERVAL_SECONDS", 0.001)
     known, twice = iter([[], [], [find("a")], [find("a")]]), asyncio.Event()
@@ -92,13 +92,13 @@ async def test_cards_are_read_as_soon_as_they_are_known_and_again_and_again(node
     assert set(node.asked) == {"a"}
 
 
-def test_a_card_that_is_gone_is_discarded(node):
+def test_removed_card_is_discarded(node):
     node.look("a", "b")
     node.look("b")
     assert set(node.shown) == {"b"}
 
 
-def test_a_card_that_cannot_be_read_stops_nothing(caplog):
+def test_read_error_of_one_card_does_not_affect_other_cards(caplog):
     def read(found):
         if found.card.id == "a":
             raise RuntimeError("the library is broken")
@@ -113,7 +113,7 @@ def test_a_card_that_cannot_be_read_stops_nothing(caplog):
     assert [each.message for each in caplog.records] == ["cannot read card a"]
 
 
-def test_files_are_read_of_cards_without_nvidias_driver(tmp_path):
+def test_files_are_read_for_cards_without_nvidia_driver(tmp_path):
     (tmp_path / "gpu_busy_percent").write_text("8\n")
     found = find("a", driver="amdgpu", device=tmp_path)
     assert read_card(found, lambda: None) == CardReading(utilization_ratio=0.08)

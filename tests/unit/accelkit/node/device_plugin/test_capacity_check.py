@@ -17,7 +17,7 @@ def weigh(*holdings, card="a"):
     )
 
 
-def test_devices_are_worth_the_assigned_memory_of_their_container():
+def test_devices_count_with_assigned_memory_of_their_container():
     assert weigh((ids("a", 0, 2), 8)) == {unit("a", 0): 4, unit("a", 1): 4}
 
 
@@ -35,7 +35,7 @@ def test_devices_of_a_coarser_unit_keep_their_memory():
         check_capacity(ids("a", 2, 9), CARDS, held, unit_bytes=1)
 
 
-def test_other_cards_are_not_checked():
+def test_cards_without_requested_devices_are_not_checked():
     check_capacity(ids("b", 0, 16), CARDS, weigh((ids("a", 0, 1), 16), card="b"), unit_bytes=1)
 
 
@@ -43,7 +43,7 @@ def test_devices_passed_on_by_an_init_container_fit_again():
     check_capacity(ids("a", 0, 16), CARDS, weigh((ids("a", 0, 16), 16)), unit_bytes=1)
 
 
-def test_cards_of_another_node_are_not_refused_by_this_check():
+def test_unknown_cards_are_not_refused_by_capacity_check():
     check_capacity(ids("x", 0, 99), CARDS, {}, unit_bytes=1)
 
 

@@ -20,7 +20,7 @@ def host(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
 @pytest.mark.parametrize("folder", ["etc/cdi", "var/run/cdi"])
-def test_a_card_is_found_in_any_specification_of_the_host(host, folder, suffix):
+def test_card_is_found_in_any_cdi_specification_of_host(host, folder, suffix):
     host(f"{folder}/nvidia.{suffix}", "0", "GPU-a")
     assert find_cdi_name(host.root, KIND, ["GPU-a"]) == "nvidia.com/gpu=GPU-a"
     assert find_cdi_name(host.root, KIND, ["GPU-b", "0"]) == "nvidia.com/gpu=0"
@@ -28,7 +28,7 @@ def test_a_card_is_found_in_any_specification_of_the_host(host, folder, suffix):
     assert find_cdi_name(host.root, "amd.com/gpu", ["GPU-a"]) is None
 
 
-def test_an_invalid_specification_is_ignored(host):
+def test_invalid_cdi_specification_is_ignored(host):
     host("etc/cdi/nvidia.json.orig", "a")
     (host.root / "etc/cdi/broken.json").write_text("{")
     (host.root / "etc/cdi/bare.yaml").write_text("kind: nvidia.com/gpu\n")
@@ -37,11 +37,11 @@ def test_an_invalid_specification_is_ignored(host):
     assert find_cdi_name(host.root, KIND, ["a"]) == "nvidia.com/gpu=a"
 
 
-def test_the_name_in_the_later_specification_counts(host):
+def test_name_in_later_cdi_specification_is_used(host):
     host("etc/cdi/a.json", "0")
     host("var/run/cdi/a.json", "uuid")
     assert find_cdi_name(host.root, KIND, ["0", "uuid"]) == "nvidia.com/gpu=uuid"
 
 
-def test_a_host_without_specifications_names_no_card(host):
+def test_host_without_cdi_specifications_has_no_card_name(host):
     assert find_cdi_name(host.root, KIND, ["0"]) is None

@@ -46,7 +46,7 @@ def test_a_whole_card_of_unknown_memory_sets_no_memory_variable(tmp_path):
     assert MEMORY_VARIABLE not in given.envs
 
 
-def test_device_nodes_follow_the_drivers_number_and_optional_ones_exist(tmp_path):
+def test_device_nodes_use_driver_number_and_omit_missing_optional_nodes(tmp_path):
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidiactl").touch()
     given = answer([unit("GPU-1", 0)], [found("GPU-1", 0, minor=6, profile=NVIDIA)], tmp_path)
@@ -54,19 +54,19 @@ def test_device_nodes_follow_the_drivers_number_and_optional_ones_exist(tmp_path
     assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
 
 
-def test_cards_of_two_vendors_get_the_environment_of_each(tmp_path):
+def test_response_for_two_vendors_has_environment_of_both(tmp_path):
     cards = [found("GPU-1", profile=NVIDIA), found("s", 1)]
     given = answer(["s", "GPU-1"], cards, tmp_path, whole=True)
     assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
     assert given.envs["ACCELKIT_VISIBLE_DEVICES"] == "s"
 
 
-def test_a_card_that_this_node_does_not_have_is_refused_by_name(tmp_path):
+def test_device_ids_of_unknown_cards_are_refused_with_their_names(tmp_path):
     with pytest.raises(DevicePluginError, match=f"does not have: {', '.join(sorted([unit('x', 0), unit('y', 0)]))}"):
         answer([unit("y", 0), unit("a", 0), unit("x", 0)], [found("a")], tmp_path)
 
 
-def test_the_list_has_every_unit_with_health_and_numa_node():
+def test_device_list_has_every_unit_with_health_and_numa_node():
     cards = [
         Card("a", "v", "m", 2, numa=1),
         Card("b", "v", "m", 1, health=Health.UNHEALTHY),
@@ -81,19 +81,19 @@ def test_the_list_has_every_unit_with_health_and_numa_node():
     ]
 
 
-def test_a_card_of_unknown_memory_is_offered_whole_only():
+def test_card_of_unknown_memory_is_listed_only_as_whole_card():
     card = Card("a", "v", "m", None)
     assert [device.ID for device in build_device_list([card], whole=True, unit_bytes=1).devices] == ["a"]
     assert list(build_device_list([card], whole=False, unit_bytes=1).devices) == []
 
 
-def test_more_devices_than_a_kubelet_takes_in_one_message_are_refused():
+def test_device_list_above_kubelet_message_limit_is_refused():
     with pytest.raises(DevicePluginError, match="the kubelet accepts only 4194304; choose a larger unit of memory"):
         build_device_list([Card("a", "v", "m", 200_000)], whole=False, unit_bytes=1)
     assert build_device_list([Card("a", "v", "m", 100_000)], whole=False, unit_bytes=1).ByteSize() < 4 << 20
 
 
-def test_a_dialects_variables_describe_one_card_in_units():
+def test_dialect_variables_are_set_only_for_one_card():
     patterns = {"IDX": "{card}", "POD": "{pod}", "CONTAINER": "{container}", "DEV": "{capacity}"}
     cards = [
         FoundCard(Card(name, "v", "m", 16, minor=minor), 0, minor, load_profiles()["simulated"])
@@ -105,7 +105,7 @@ def test_a_dialects_variables_describe_one_card_in_units():
 
 
 @pytest.mark.parametrize("state", [{"health": Health.UNHEALTHY}, {"cordoned": True}])
-def test_a_card_that_takes_no_more_keeps_the_devices_in_use(state):
+def test_unplaceable_card_keeps_devices_in_use_healthy(state):
     cards = [Card("a", "v", "m", 3, **state), Card("b", "v", "m", 1)]
     answer = build_device_list(cards, whole=False, unit_bytes=1, in_use={unit("a", 1)})
     assert {device.ID: device.health for device in answer.devices} == {
@@ -126,7 +126,7 @@ DEVICES = "{{cdiVersion: 0.5.0, kind: {kind}, devices: [{{name: {name}, containe
 
 
 @pytest.mark.parametrize(("folder", "name"), [("etc/cdi", "GPU-1"), ("var/run/cdi", "'0'")])
-def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp_path, folder, name):
+def test_card_in_cdi_specification_is_passed_by_cdi_name(tmp_path, folder, name):
     described(tmp_path, DEVICES.format(kind="nvidia.com/gpu", name=name), folder=folder)
     answer = build_container_response([unit("GPU-1", 0)], [DESCRIBED], tmp_path, unit_bytes=1)
     assert [device.name for device in answer.cdi_devices] == [f"nvidia.com/gpu={name.strip(chr(39))}"]
@@ -139,7 +139,7 @@ def test_a_card_that_the_host_describes_to_its_runtime_is_given_by_that_name(tmp
     "text",
     ["{", "[]", DEVICES.format(kind="nvidia.com/gpu", name="GPU-2"), DEVICES.format(kind="amd.com/gpu", name="GPU-1")],
 )
-def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp_path, text):
+def test_card_without_cdi_specification_is_passed_by_device_nodes(tmp_path, text):
     described(tmp_path, text)
     answer = build_container_response([unit("GPU-1", 0)], [DESCRIBED], tmp_path, unit_bytes=1)
     assert not answer.cdi_devices
@@ -147,7 +147,7 @@ def test_a_card_that_the_host_does_not_describe_is_given_by_its_device_nodes(tmp
     assert list_cdi_kinds(tmp_path, [DESCRIBED]) == ()
 
 
-def test_a_container_is_limited_to_its_share_if_mps_runs(tmp_path):
+def test_container_has_mps_limit_of_its_share_if_mps_runs(tmp_path):
     held, other = (
         FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=bdf, enforcement="mps"), 0, 0, NVIDIA, uuid=name)
         for name, bdf in (("GPU-1", "0000:19:00.0"), ("GPU-2", "0000:1a:00.0"))
@@ -165,7 +165,7 @@ def test_a_container_is_limited_to_its_share_if_mps_runs(tmp_path):
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in whole.envs
 
 
-def test_replaced_shared_memory_is_not_mounted(tmp_path):
+def test_symbolic_link_as_mps_shared_memory_is_refused(tmp_path):
     pipes = tmp_path / "run/mps"
     pipes.mkdir(parents=True)
     (pipes / "shm").symlink_to("/etc")
@@ -175,7 +175,7 @@ def test_replaced_shared_memory_is_not_mounted(tmp_path):
         build_container_response([unit("GPU-1", 0)], [held], tmp_path, unit_bytes=GIB, mps=mps)
 
 
-def test_a_container_that_has_a_card_without_mps_too_is_not_sent_to_its_daemon(tmp_path):
+def test_container_with_card_without_mps_does_not_use_mps_daemon(tmp_path):
     # A client of the daemon can use only the cards of the daemon, and would lose the other card.
     cards = [
         FoundCard(Card(name, "nvidia", "m", 16 * GIB, bdf=f"0000:{name}:00.0", enforcement=enforcement), 0, 0, NVIDIA)

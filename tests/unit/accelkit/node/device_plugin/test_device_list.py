@@ -25,7 +25,7 @@ def cards(number, gigabytes, prefix="GPU-12345678-1234-1234-1234-12345678901"):
 
 @settings(max_examples=60)
 @given(st.lists(CARDS, max_size=3, unique_by=lambda card: card.id), st.integers(1, 40))
-def test_the_length_is_that_of_the_message_with_every_card_unhealthy(found, unit):
+def test_measured_length_equals_message_with_all_cards_unhealthy(found, unit):
     ill = [Card(c.id, c.vendor, c.model, c.memory_bytes, numa=c.numa, health=Health.UNHEALTHY) for c in found]
     assert measure_list(found, unit) == build_device_list(ill, whole=False, unit_bytes=unit).ByteSize()
     assert measure_list(found, unit) >= build_device_list(found, whole=False, unit_bytes=unit).ByteSize()
@@ -35,7 +35,7 @@ def test_billions_of_devices_are_measured_without_being_built():
     assert measure_list(cards(8, 141), 1) > 10**13
 
 
-def test_a_unit_that_is_too_small_is_refused_with_the_smallest_that_works():
+def test_too_small_unit_is_refused_with_smallest_possible_unit():
     found = cards(8, 32)
     assert find_smallest_unit(found) == "2MiB"
     with pytest.raises(
@@ -47,7 +47,7 @@ def test_a_unit_that_is_too_small_is_refused_with_the_smallest_that_works():
 
 
 @pytest.mark.parametrize("health", [Health.HEALTHY, Health.UNHEALTHY])
-def test_the_finest_unit_of_gcushare_fits_eight_cards_of_16_gib(health):
+def test_smallest_gcushare_unit_fits_eight_cards_of_16_gib(health):
     found = [
         Card(f"GPU-12345678-1234-1234-1234-12345678901{n}", "v", "m", 16 * 2**30, numa=n // 4, health=health)
         for n in range(8)

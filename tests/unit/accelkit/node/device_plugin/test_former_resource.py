@@ -41,13 +41,13 @@ def hold(kubelet, *device_ids, resource=MEMORY):
     kubelet.hold("p", device_ids, resource)
 
 
-def test_resources_in_use_and_those_of_other_plugins_are_not_served(plugins):
+def test_current_and_foreign_resources_are_not_served_as_former_resources(plugins):
     assert {MEMORY, CARD} <= plugins.keys()
     assert not {"accelkit.io/memory", "accelkit.io/cards", "nvidia.com/gpu"} & plugins.keys()
     assert len({each.endpoint for each in plugins.values()}) == len(plugins)
 
 
-async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kubelet, plugins):
+async def test_held_devices_of_present_and_former_unit_are_listed(kubelet, plugins):
     plugin = plugins[MEMORY]
     await plugin.advertise(CARDS, 2)
     assert (plugin.withheld, plugin.reported, plugin.offered) == (True, False, False)
@@ -65,7 +65,7 @@ async def test_only_devices_that_pods_hold_are_listed_also_in_a_former_unit(kube
         await plugin.stop()
 
 
-async def test_a_device_is_not_given_to_another_pod(kubelet, plugins):
+async def test_held_device_is_not_allocated_again(kubelet, plugins):
     hold(kubelet, unit("a", 0))
     plugin = plugins[MEMORY]
     await plugin.advertise(CARDS, 2)
@@ -78,7 +78,7 @@ async def test_a_device_is_not_given_to_another_pod(kubelet, plugins):
         await plugin.stop()
 
 
-async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_others_never(kubelet, plugins):
+async def test_only_held_resources_are_registered_after_each_kubelet_start(kubelet, plugins):
     hold(kubelet, "a", resource=CARD)
     found_any = asyncio.Event()
     for plugin in plugins.values():
@@ -97,7 +97,7 @@ async def test_held_devices_are_registered_after_each_start_of_the_kubelet_and_o
         await plugins[CARD].stop()
 
 
-async def test_the_list_stays_while_the_kubelet_does_not_answer(kubelet, plugins):
+async def test_device_list_is_kept_while_kubelet_does_not_answer(kubelet, plugins):
     hold(kubelet, "a", resource=CARD)
     await plugins[CARD].advertise(CARDS, 2)
     await kubelet.server.stop(grace=0)
@@ -105,7 +105,7 @@ async def test_the_list_stays_while_the_kubelet_does_not_answer(kubelet, plugins
     assert not plugins[CARD].withheld
 
 
-async def test_an_agent_registers_a_former_resource_of_which_a_pod_holds_devices(kubelet, monkeypatch):
+async def test_agent_registers_former_resource_with_held_devices(kubelet, monkeypatch):
     cluster, held = WatchedApi(), DeviceIds(["sim-0"]).build_memory_id("sim-0", 7)
     cluster.store(NODES, {"metadata": {"name": "n", "uid": "node"}})
     monkeypatch.setattr(agent, "ApiClient", lambda *_, **__: cluster)

@@ -21,23 +21,23 @@ def offer(size, available="abcdef", taken="", avoid="", node=NODE):
 @pytest.mark.parametrize(
     ("size", "available", "chosen"), [(2, "abcdef", "fe"), (2, "abcde", "dc"), (1, "abcde", "e"), (3, "bcdf", "fdc")]
 )
-def test_the_best_connected_cards_are_offered_and_larger_groups_left_whole(size, available, chosen):
+def test_best_connected_cards_are_offered_and_larger_groups_left_free(size, available, chosen):
     assert set(offer(size, available)) == set(chosen)
 
 
-def test_cards_that_are_given_in_any_case_get_those_that_are_linked_to_them():
+def test_cards_connected_to_required_cards_are_offered():
     assert offer(2, taken="c") == "cd"
     assert offer(2, taken="cb") == "cb"
 
 
-def test_cards_whose_memory_is_shared_are_left_out():
+def test_cards_with_shared_memory_are_not_offered():
     assert offer(2, avoid="fd") == "ba"
 
 
-def test_too_few_cards_are_no_offer():
+def test_no_cards_are_offered_if_too_few_are_available():
     assert offer(3, "ab") == ""
 
 
 @pytest.mark.parametrize("node", [None, NodeCards({"a": NODE.cards["a"]}, 1)])
-def test_if_the_connections_are_unknown_the_first_cards_are_offered(node):
+def test_first_cards_are_offered_if_connections_are_unknown(node):
     assert offer(3, node=node) == "abc"

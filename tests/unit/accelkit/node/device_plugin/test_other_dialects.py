@@ -73,7 +73,7 @@ async def node(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("reachable", [True, False])
-async def test_memory_that_another_dialects_pod_holds_is_not_given(node, reachable):
+async def test_memory_held_through_another_dialect_is_not_allocated(node, reachable):
     node.pod("p", "enflame.com/gcu-memory", Share("a", 10), units("a", 0, 10))
     node.reachable = reachable
     with pytest.raises(RefusedError, match="card a would be over capacity: containers would hold 17 of its 16 bytes"):
@@ -82,7 +82,7 @@ async def test_memory_that_another_dialects_pod_holds_is_not_given(node, reachab
     await node.allocate(MEMORY, units("a", 0, 6))
 
 
-async def test_devices_of_another_dialect_are_worth_the_unit_of_their_pod(node):
+async def test_devices_of_another_dialect_count_in_unit_of_their_pod(node):
     node.pod("p", "enflame.com/gcu-memory", Share("a", 8), units("a", 0, 2), unit_bytes=4)
     with pytest.raises(RefusedError, match="containers would hold 17 of its 16 bytes"):
         await node.allocate(MEMORY, units("a", 0, 9))
@@ -101,7 +101,7 @@ WHOLE_A, SHARED_A = Share("a", 16, whole=True), Share("a", 1)
         (("aliyun.com/gpu-mem", SHARED_A, units("a", 0, 1)), WHOLE, "shares its memory"),
     ],
 )
-async def test_a_card_that_another_dialects_pod_holds_is_not_given(node, reachable, held, own, reason):
+async def test_card_held_through_another_dialect_is_not_allocated(node, reachable, held, own, reason):
     node.pod("p", *held)
     node.reachable = reachable
     chosen = {MEMORY: (units("a", 0, 1), units("b", 0, 1)), WHOLE: (["a"], ["b"])}[own]
@@ -110,12 +110,12 @@ async def test_a_card_that_another_dialects_pod_holds_is_not_given(node, reachab
     await node.allocate(own, chosen[1])
 
 
-async def test_cards_of_another_device_plugin_do_not_count(node):
+async def test_cards_held_through_foreign_device_plugin_are_not_counted(node):
     node.hold("theirs", ["a"], "nvidia.com/gpu")
     await node.allocate(WHOLE, ["a"])
 
 
-async def test_cards_that_another_dialects_pods_fill_are_not_offered(node):
+async def test_cards_filled_through_another_dialect_are_not_offered(node):
     node.pod("p", "enflame.com/gcu-memory", Share("a", 10), units("a", 0, 10))
     assert await node.prefer(MEMORY, units("a", 0, 16) + units("b", 0, 16), 7) == units("b", 0, 7)
     node.pod("q", "enflame.com/gcu-count", Share("b", 16, whole=True), ["b"])
@@ -123,7 +123,7 @@ async def test_cards_that_another_dialects_pods_fill_are_not_offered(node):
     assert await node.prefer(WHOLE, ["a", "b"], 1) == []
 
 
-async def test_cards_that_a_pod_of_another_dialect_waits_for_are_not_offered(node):
+async def test_cards_assigned_to_pending_pod_of_another_dialect_are_not_offered(node):
     node.pod("p", "enflame.com/gcu-memory", Share("b", 7), admitted=False)
     node.pod("q", MEMORY, Share("a", 7), admitted=False)
     assert await node.prefer(MEMORY, units("b", 0, 16) + units("a", 0, 16), 7) == units("a", 0, 7)

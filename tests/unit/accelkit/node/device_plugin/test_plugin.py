@@ -78,13 +78,13 @@ def kubelet(tmp_path, monkeypatch):
     return Kubelet(tmp_path, monkeypatch)
 
 
-async def test_devices_are_worth_the_advertised_unit(kubelet):
+async def test_memory_of_allocated_devices_uses_advertised_unit(kubelet):
     kubelet.pods.listed = [pod("p", 8, 2)]
     await kubelet.plugin.advertise([CARD], 4)
     assert await kubelet.allocate(ids(0, 2)) == "8"
 
 
-async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
+async def test_held_devices_keep_their_memory_after_change_to_finer_unit(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2), pod("new", 9, 9), pod("less", 8, 8)]
     kubelet.hold("old", ids(0, 2))
     await kubelet.plugin.advertise([CARD], 1)
@@ -93,7 +93,7 @@ async def test_held_devices_are_not_given_again_after_a_finer_unit(kubelet):
     assert await kubelet.allocate(ids(2, 8)) == "8"
 
 
-async def test_a_pending_answer_counts_before_the_kubelet_reports_it(kubelet):
+async def test_pending_allocation_counts_before_kubelet_report(kubelet):
     kubelet.pods.listed = [pod("old", 8, 2)]
     await kubelet.plugin.advertise([CARD], 4)
     await kubelet.allocate(ids(0, 2))
@@ -106,7 +106,7 @@ async def test_a_pending_answer_counts_before_the_kubelet_reports_it(kubelet):
     assert await kubelet.allocate(ids(2, 15)) == "15", "the pod with the pending answer was deleted"
 
 
-async def test_an_unexpected_pod_keeps_no_card_after_the_kubelet_has_reported_it(kubelet, tmp_path):
+async def test_unassigned_pod_does_not_block_card_after_kubelet_report(kubelet, tmp_path):
     whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
     kubelet.pods.unassigned = {"uid-past"}
     for plugin in (kubelet.plugin, whole):
@@ -121,7 +121,7 @@ async def test_an_unexpected_pod_keeps_no_card_after_the_kubelet_has_reported_it
     assert await kubelet.allocate(ids(0, 8)) == "8", "the kubelet reported it, and does not report it any more"
 
 
-async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubelet, tmp_path):
+async def test_pod_deleted_during_admission_does_not_block_card(kubelet, tmp_path):
     whole = Kubelet.plug(tmp_path, kubelet.pods, whole=True, allocations=kubelet.allocations)
     for plugin in (kubelet.plugin, whole):
         await plugin.advertise([CARD], 1)
@@ -135,7 +135,7 @@ async def test_a_pod_that_was_deleted_while_it_was_admitted_keeps_no_card(kubele
     assert await kubelet.allocate(ids(0, 8)) == "8", "the API server has no pod that could have it"
 
 
-async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubelet):
+async def test_pod_assigned_in_former_unit_is_refused(kubelet):
     kubelet.pods.listed = [pod("late", 8, 2)]
     await kubelet.plugin.advertise([CARD], 1)
     with pytest.raises(RefusedError, match="pod d/late was assigned units of 4 B, but this node now has units of 1 B"):
@@ -143,7 +143,7 @@ async def test_a_pod_assigned_before_the_unit_changed_gets_no_other_amount(kubel
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_without_the_kubelets_answer_a_card_assigned_the_other_way_is_not_given(tmp_path, monkeypatch, whole):
+async def test_card_assigned_through_other_resource_is_refused_without_kubelet_report(tmp_path, monkeypatch, whole):
     kubelet = Kubelet(tmp_path, monkeypatch, whole=whole)
     kubelet.reachable = False
     kubelet.pods.listed = [assigned("there", {"c": Share("a", 16, whole=not whole)}, {})]
@@ -154,7 +154,7 @@ async def test_without_the_kubelets_answer_a_card_assigned_the_other_way_is_not_
     assert kubelet.counted == ["refused"]
 
 
-async def test_without_the_kubelets_answer_a_card_assigned_the_same_way_is_given(kubelet):
+async def test_card_assigned_through_same_resource_is_granted_without_kubelet_report(kubelet):
     kubelet.reachable = False
     kubelet.pods.listed = [pod("p", 8, 2)]
     await kubelet.plugin.advertise([CARD], 4)
@@ -165,7 +165,7 @@ async def test_without_the_kubelets_answer_a_card_assigned_the_same_way_is_given
 DIALECT = {"POD": "{pod}", "CONTAINER": "{container}"}
 
 
-async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its_pod(tmp_path, monkeypatch):
+async def test_dialect_variables_have_amounts_of_container_and_pod(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch, environment=DIALECT)
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
     both = {"c": Share("a", 4), "d": Share("a", 6)}
@@ -177,7 +177,7 @@ async def test_a_dialects_variables_have_the_amounts_of_the_container_and_of_its
     assert (unknown["POD"], unknown["CONTAINER"]) == ("3", "3")
 
 
-async def test_a_whole_card_has_no_variables_of_a_dialect(tmp_path, monkeypatch):
+async def test_whole_card_response_has_no_dialect_variables(tmp_path, monkeypatch):
     kubelet = Kubelet(tmp_path, monkeypatch, whole=True, environment=DIALECT)
     card = FoundCard(Card("a", "v", "m", 16, minor=0), 0, 0, load_profiles()["simulated"])
     await kubelet.plugin.advertise([card], 1)
@@ -212,7 +212,7 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_update_ends_when_the_kubelet_has_received_the_devices(kubelet):
+async def test_advertise_returns_after_kubelet_received_devices(kubelet):
     await kubelet.plugin.advertise([CARD], 16)
     listener = Listener(kubelet.plugin)
     assert await listener.take() == ids(0, 1)
@@ -229,7 +229,7 @@ async def test_an_update_ends_when_the_kubelet_has_received_the_devices(kubelet)
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_update_does_not_wait_for_a_kubelet_that_does_not_listen(kubelet):
+async def test_advertise_does_not_wait_for_kubelet_that_does_not_listen(kubelet):
     listener = Listener(kubelet.plugin)
     await listener.take()
     await listener.close()
@@ -237,7 +237,7 @@ async def test_an_update_does_not_wait_for_a_kubelet_that_does_not_listen(kubele
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_an_unchanged_list_is_not_sent_again(kubelet, monkeypatch):
+async def test_unchanged_device_list_is_not_sent_again(kubelet, monkeypatch):
     monkeypatch.setattr(module, "_DELIVERY_SECONDS", 0)
     await kubelet.plugin.advertise([CARD], 16)
     listener = Listener(kubelet.plugin)
@@ -251,7 +251,7 @@ async def test_an_unchanged_list_is_not_sent_again(kubelet, monkeypatch):
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_kubelet_that_does_not_read_delays_an_update_only_briefly(kubelet, monkeypatch):
+async def test_advertise_waits_only_briefly_for_kubelet_that_does_not_read(kubelet, monkeypatch):
     monkeypatch.setattr(module, "_DELIVERY_SECONDS", 0)
     listener = Listener(kubelet.plugin)
     await listener.take()
@@ -276,7 +276,7 @@ async def test_offers_allocations_and_refusals_are_logged_with_the_pods_uid(kube
     assert len(lines) == 3
 
 
-async def test_containers_that_are_admitted_together_cost_as_much_each_as_one_alone(kubelet, monkeypatch):
+async def test_allocation_cost_does_not_grow_with_containers_admitted_together(kubelet, monkeypatch):
     count, found = 20, []
     find_card = DeviceIds.find_card
     monkeypatch.setattr(DeviceIds, "find_card", lambda self, each: found.append(each) or find_card(self, each))

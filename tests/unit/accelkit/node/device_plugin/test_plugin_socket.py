@@ -45,7 +45,7 @@ def plugin_of(kubelet, *, whole=False, **options):
 
 @pytest.mark.parametrize("steering", [True, False])
 @pytest.mark.parametrize(("whole", "endpoint"), [(False, "accelkit-memory.sock"), (True, "accelkit-cards.sock")])
-async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steering):
+async def test_plugin_registers_its_resource_and_options(kubelet, whole, endpoint, steering):
     plugin = plugin_of(kubelet, whole=whole, steering=steering)
     await plugin.advertise(CARDS, 2)
     await plugin.start()
@@ -61,7 +61,7 @@ async def test_a_plugin_registers_what_it_serves(kubelet, whole, endpoint, steer
     await plugin.stop()
 
 
-async def test_kubelet_learns_of_unmanaged_resource_only_after_it_is_managed(kubelet):
+async def test_unmanaged_resource_is_not_registered_until_managed(kubelet):
     managed, found_any = set(), asyncio.Event()
     plugins = [
         plugin_of(kubelet, whole=whole, is_managed=lambda name=name: name in managed)
@@ -86,7 +86,7 @@ async def test_kubelet_learns_of_unmanaged_resource_only_after_it_is_managed(kub
     assert [request.resource_name for request in kubelet.registered] == [WHOLE, MEMORY]
 
 
-async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubelet_restart(kubelet):
+async def test_withdrawn_resource_keeps_held_devices_healthy_after_kubelet_restart(kubelet):
     managed, found_any = {MEMORY}, asyncio.Event()
     plugin = plugin_of(kubelet, is_managed=lambda: MEMORY in managed)
     found_any.set()
@@ -110,7 +110,7 @@ async def test_withdrawn_resource_keeps_held_devices_healthy_and_survives_kubele
         await plugin.stop()
 
 
-async def test_agent_that_starts_while_resource_is_withdrawn_registers_what_pods_hold(kubelet):
+async def test_withdrawn_resource_is_withheld_unless_pods_hold_devices(kubelet):
     plugin = plugin_of(kubelet, is_managed=lambda: False)
     await plugin.advertise(CARDS, 2)
     assert plugin.withheld
@@ -118,7 +118,7 @@ async def test_agent_that_starts_while_resource_is_withdrawn_registers_what_pods
     assert not plugin.withheld
 
 
-async def test_a_plugin_that_ends_leaves_no_socket_and_starts_again(kubelet):
+async def test_stopped_plugin_removes_socket_and_can_start_again(kubelet):
     plugin = plugin_of(kubelet)
     for _ in range(2):
         await plugin.start()
@@ -129,7 +129,7 @@ async def test_a_plugin_that_ends_leaves_no_socket_and_starts_again(kubelet):
     assert len(kubelet.registered) == 2
 
 
-async def test_a_socket_that_a_killed_plugin_left_is_taken_over(kubelet):
+async def test_socket_of_killed_plugin_is_replaced(kubelet):
     plugin = plugin_of(kubelet)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(plugin.socket))
@@ -142,7 +142,7 @@ async def test_a_socket_that_a_killed_plugin_left_is_taken_over(kubelet):
     await plugin.stop()
 
 
-async def test_a_kubelet_that_refuses_is_an_error_with_its_words(kubelet):
+async def test_refusal_of_kubelet_is_raised_with_its_message(kubelet):
     kubelet.refuses = True
     plugin = plugin_of(kubelet)
     with pytest.raises(DevicePluginError, match=f"cannot register {MEMORY} with the kubelet: no such version"):
@@ -150,14 +150,14 @@ async def test_a_kubelet_that_refuses_is_an_error_with_its_words(kubelet):
     await plugin.stop()
 
 
-async def test_a_folder_that_is_missing_is_an_error(kubelet):
+async def test_missing_plugin_folder_is_an_error(kubelet):
     plugin = plugin_of(kubelet)
     shutil.rmtree(plugin.socket.parent)
     with pytest.raises(DevicePluginError, match=f"cannot serve on {plugin.socket}"):
         await plugin.start()
 
 
-async def test_the_kubelets_report_may_be_longer_than_its_own_limit(kubelet):
+async def test_pod_resources_larger_than_message_limit_are_read(kubelet):
     container = kubelet.answer.pod_resources[0].containers.add(name="c")
     for number in range(130_000):
         container.devices.add(resource_name=MEMORY, device_ids=[unit("a", number)])
@@ -166,14 +166,14 @@ async def test_the_kubelets_report_may_be_longer_than_its_own_limit(kubelet):
     assert [len(ids) for ids in list_held_devices(answer, MEMORY).values()] == [130_000]
 
 
-async def test_what_containers_hold_is_asked_on_the_other_socket(kubelet, tmp_path):
+async def test_held_devices_are_read_from_pod_resources_socket(kubelet, tmp_path):
     answer = await list_pod_resources(kubelet.root)
     assert [pod.name for pod in answer.pod_resources] == ["p"]
     with pytest.raises(DevicePluginError, match="cannot read the kubelet's pod resources"):
         await list_pod_resources(tmp_path)
 
 
-async def test_new_kubelet_is_noted_and_the_one_found_at_start_is_not(kubelet):
+async def test_restart_of_kubelet_is_noted_but_first_kubelet_is_not(kubelet):
     noted, found_any = [], asyncio.Event()
     plugin = plugin_of(kubelet)
     found_any.set()

@@ -43,29 +43,29 @@ def test_the_assigned_card_is_offered(allocations):
     assert prefer(allocations, [pod("p", c="bbbb")], 4) == {"b": 4}
 
 
-def test_the_pod_admitted_first_is_meant(allocations):
+def test_card_of_first_admitted_pod_is_offered(allocations):
     pods = [pod("late", 2, c="aaaa"), pod("early", 1, c="cccc")]
     assert prefer(allocations, pods, 4) == {"c": 4}
 
 
-def test_containers_are_meant_in_the_order_of_allocation(allocations):
+def test_cards_are_offered_in_allocation_order_of_containers(allocations):
     pods = [pod("p", i="bb", c="cc")]
     assert prefer(allocations, pods, 2) == {"b": 2}
     allocations.record(pods, {}, [unit("b", 0), unit("b", 1)])
     assert prefer(allocations, pods, 2) == {"c": 2}
 
 
-def test_a_split_container_is_offered_every_card_of_it(allocations):
+def test_container_split_over_cards_is_offered_all_its_cards(allocations):
     assert prefer(allocations, [pod("p", c="aabb")], 4) == {"a": 2, "b": 2}
 
 
-def test_devices_that_must_be_included_are(allocations):
+def test_required_devices_are_included_in_offer(allocations):
     chosen = offer(allocations, [pod("p", c="bbbb")], 4, taken=[unit("b", 7), unit("b", 5)])
     assert chosen[:2] == [unit("b", 7), unit("b", 5)]
     assert IDS.count_by_card(chosen) == {"b": 4}
 
 
-def test_more_devices_that_must_be_included_than_are_wanted_get_no_offer(allocations):
+def test_offer_is_empty_if_more_devices_are_required_than_requested(allocations):
     assert offer(allocations, [], 1, taken=["a::0", "a::1"]) == []
     assert offer(PreferredAllocation(whole=True), [], 1, available=["a", "b"], taken=["a", "b"]) == []
 
@@ -76,28 +76,28 @@ def test_a_container_whose_card_is_unavailable_is_skipped(allocations):
     assert prefer(allocations, pods, 4, available=ALL[6:]) == {"b": 4}
 
 
-def test_unexpected_units_are_offered_on_the_fullest_card_that_has_them(allocations):
+def test_units_for_unassigned_pod_are_offered_on_fullest_sufficient_card(allocations):
     available = [unit("a", 0), unit("a", 1), unit("a", 2), unit("b", 0), unit("b", 1), unit("c", 0)]
     assert prefer(allocations, [], 2, available=available) == {"b": 2}
     assert prefer(allocations, [], 4, available=available) == {}
     assert prefer(allocations, [], 2, available=available, taken=[unit("a", 7)]) == {"a": 2}
 
 
-def test_unexpected_units_are_not_offered_on_cards_held_through_the_other_resource(allocations):
+def test_units_for_unassigned_pod_are_not_offered_on_cards_held_whole(allocations):
     available = [unit("a", 0), unit("a", 1), unit("b", 0), unit("b", 1), unit("b", 2)]
     assert prefer(allocations, [], 2, available=available, avoid=["a"]) == {"b": 2}
     assert prefer(allocations, [], 2, available=available, avoid=["a", "b"]) == {}
     assert prefer(allocations, [pod("p", c="aa")], 2, available=available, avoid=["a"]) == {"a": 2}
 
 
-def test_unexpected_whole_cards_are_offered_if_no_pod_shares_them():
+def test_whole_cards_for_unassigned_pod_are_offered_if_no_pod_shares_them():
     allocations = PreferredAllocation(whole=True, ids=IDS)
     assert offer(allocations, [], 2, available=["c", "a", "b"], avoid=["a"]) == ["b", "c"]
     assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"], taken=["d"]) == ["d", "b"]
     assert offer(allocations, [], 2, available=["a", "b"], avoid=["a"]) == []
 
 
-def test_a_container_is_expected_until_it_has_its_devices(allocations):
+def test_container_is_expected_until_its_devices_are_allocated(allocations):
     pods = [pod("p", c="aa")]
     assert allocations.expects(pods, {}, 2)
     assert not allocations.expects(pods, {}, 3)
@@ -106,25 +106,25 @@ def test_a_container_is_expected_until_it_has_its_devices(allocations):
     assert not allocations.expects(pods, {}, 2)
 
 
-def test_an_allocation_goes_to_the_container_whose_cards_it_has(allocations):
+def test_allocation_is_recorded_for_container_assigned_to_its_cards(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb")]
     assert allocations.record(pods, {}, [unit("b", 0), unit("b", 1), unit("b", 2), unit("b", 3)]) == ("uid-q", "c")
 
 
-def test_equal_sizes_that_the_kubelet_swaps_are_both_granted(allocations):
+def test_swapped_allocations_of_equal_size_are_both_accepted(allocations):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
     assert allocations.record(pods, {}, [unit("c", 0), unit("c", 1)]) == ("uid-p", "c")
     assert allocations.record(pods, {}, [unit("a", 0), unit("a", 1)]) == ("uid-q", "c")
     assert allocations.record(pods, {}, [unit("b", 0), unit("b", 1)]) is None
 
 
-def test_devices_of_several_cards_for_a_container_of_one_are_refused(allocations):
+def test_devices_of_several_cards_are_refused_for_container_of_one_card(allocations):
     with pytest.raises(DevicePluginError, match=r"several cards \(a, b\)"):
         allocations.record([pod("p", c="aaaa")], {}, [unit("a", 0), unit("a", 1), unit("b", 0), unit("b", 1)])
     assert prefer(allocations, [pod("p", c="aaaa")], 4) == {"a": 4}
 
 
-def test_a_split_over_other_amounts_than_assigned_is_refused(allocations):
+def test_split_with_other_amounts_than_assigned_is_refused(allocations):
     with pytest.raises(DevicePluginError, match="several cards"):
         allocations.record([pod("p", c="aabb")], {}, [unit("a", 0), unit("a", 1), unit("a", 2), unit("b", 0)])
     assert allocations.record([pod("p", c="aabb")], {}, [unit("b", 0), unit("b", 1), unit("c", 0), unit("c", 1)]) == (
@@ -133,12 +133,12 @@ def test_a_split_over_other_amounts_than_assigned_is_refused(allocations):
     )
 
 
-def test_after_a_restart_held_devices_are_not_pending(allocations):
+def test_held_devices_are_not_pending_after_restart(allocations):
     pods = [pod("p", 1, c="aa"), pod("q", 2, c="bb")]
     assert prefer(allocations, pods, 2, held={("uid-p", "c"): Counter(a=2)}) == {"b": 2}
 
 
-def test_a_pending_answer_counts_until_the_kubelet_reports_it(allocations):
+def test_pending_allocation_counts_until_kubelet_reports_all_its_devices(allocations):
     pods = [pod("p", c="aa")]
     allocations.record(pods, {}, [unit("b", 0), unit("b", 1)])
     allocations.settle(pods, frozenset(), {unit("b", 0)})
@@ -165,7 +165,7 @@ class Shown(AbstractSet):
         return len(self.device_ids)
 
 
-def test_each_pending_answer_costs_only_its_own_devices(allocations):
+def test_settle_looks_up_only_devices_of_pending_allocations(allocations):
     pods = [pod(f"p{number}", number, c="b") for number in range(8)]
     for number in range(8):
         allocations.record(pods, {}, [unit("b", number)])
@@ -174,7 +174,7 @@ def test_each_pending_answer_costs_only_its_own_devices(allocations):
     assert (shown.walks, shown.asked) == (0, 8)
 
 
-def test_the_answer_for_a_deleted_or_admitted_pod_is_discarded(allocations):
+def test_pending_allocation_of_deleted_or_admitted_pod_is_discarded(allocations):
     pods = [pod("p", c="aa")]
     for left in ([], [replace(pods[0], admitted=True)]):
         allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
@@ -182,7 +182,7 @@ def test_the_answer_for_a_deleted_or_admitted_pod_is_discarded(allocations):
         assert allocations.list_pending_cards() == {}
 
 
-def test_the_answer_for_an_unknown_pod_is_discarded_after_a_minute():
+def test_pending_allocation_of_unknown_pod_is_discarded_after_one_minute():
     now = [0.0]
     allocations = PreferredAllocation(whole=False, ids=IDS, clock=lambda: now[0])
     allocations.record([], {}, [unit("a", 0)])
@@ -193,7 +193,7 @@ def test_the_answer_for_an_unknown_pod_is_discarded_after_a_minute():
     assert allocations.list_pending_cards() == {}
 
 
-def test_the_answer_for_a_pod_without_assignment_counts_until_no_candidate_waits():
+def test_pending_allocation_without_assignment_counts_while_candidate_waits():
     allocations = PreferredAllocation(whole=True, ids=IDS)
     allocations.record([], {}, ["a"], unassigned=frozenset({"uid-past", "uid-other"}))
     for unassigned, pending in (({"uid-past"}, {"a": None}), ({"uid-later"}, {})):
@@ -201,14 +201,14 @@ def test_the_answer_for_a_pod_without_assignment_counts_until_no_candidate_waits
         assert allocations.list_pending_cards() == pending
 
 
-def test_the_answer_for_a_pod_that_was_deleted_meanwhile_keeps_no_card():
+def test_pending_allocation_of_deleted_pod_does_not_block_card():
     allocations = PreferredAllocation(whole=True, ids=IDS)
     assert allocations.record([], {}, ["a"], unassigned=frozenset()) is None
     allocations.settle([], {"uid-later"}, frozenset())
     assert allocations.list_pending_cards() == {}
 
 
-def test_a_pod_whose_cards_were_taken_is_offered_those_of_the_one_that_took_them(allocations):
+def test_pod_displaced_from_its_card_is_offered_card_of_displacing_pod(allocations):
     pods = [pod("first", 1, c="aa"), pod("second", 2, c="bb")]
     held = {("uid-second", "c"): Counter(a=2)}
     allocations.record(pods, {}, [unit("a", 0), unit("a", 1)])
@@ -217,13 +217,13 @@ def test_a_pod_whose_cards_were_taken_is_offered_those_of_the_one_that_took_them
     assert prefer(allocations, pods, 2, held=held) == {"b": 2}
 
 
-def test_an_admitted_pod_waits_for_nothing(allocations):
+def test_admitted_pod_is_skipped(allocations):
     pods = [replace(pod("old", 1, i="aa", c="aa"), admitted=True), pod("new", 2, c="bb")]
     assert prefer(allocations, pods, 2) == {"b": 2}
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(cards, random):
+def test_pods_of_equal_size_fill_cards_as_assigned_in_any_order(cards, random):
     allocations = PreferredAllocation(whole=False, ids=IDS, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=card) for number, card in enumerate(cards)]
     held, free = {}, set(ALL)
@@ -237,7 +237,7 @@ def test_pods_of_equal_size_fill_the_cards_as_assigned_whatever_their_order(card
     assert IDS.count_by_card(set(ALL) - free) == Counter(cards)
 
 
-def test_whole_cards_are_steered_apart_from_memory():
+def test_whole_card_offer_ignores_memory_containers():
     share = Share("b", 16, whole=True)
     whole = AssignedPod("u", "d", "p", (0, "", ""), ("m", "c"), Assignment({"m": (Share("a", 1),), "c": (share,)}))
     allocations = PreferredAllocation(whole=True, ids=IDS)
@@ -245,7 +245,7 @@ def test_whole_cards_are_steered_apart_from_memory():
     assert allocations.record([whole], {}, ["b"]) == ("u", "c")
 
 
-def test_unexpected_whole_cards_are_the_kubelets_choice():
+def test_whole_cards_without_assigned_pod_are_recorded_for_no_container():
     assert PreferredAllocation(whole=True, ids=IDS).record([], {}, ["a", "b"]) is None
 
 
@@ -268,7 +268,7 @@ def test_a_card_held_through_the_other_resource_is_refused(whole, holder, senten
     st.sets(st.sampled_from(ALL)),
     st.sampled_from([1, 2, 4]),
 )
-def test_an_offer_is_empty_or_as_many_different_available_devices_as_were_asked_for(shapes, available, size):
+def test_offer_is_empty_or_has_requested_number_of_available_devices(shapes, available, size):
     allocations = PreferredAllocation(whole=False, ids=IDS, unit_bytes=1)
     pods = [pod(f"p{number}", number, c=shape) for number, shape in enumerate(shapes)]
     chosen = offer(allocations, pods, size, available=sorted(available))
@@ -291,22 +291,22 @@ def test_a_pod_assigned_in_another_unit_is_refused_by_name(allocations):
         allocations.check_unit([sized("p", 8, 2)], {}, 2)
 
 
-def test_a_container_that_waits_for_so_many_devices_comes_before_one_of_another_unit(allocations):
+def test_check_unit_accepts_size_if_one_waiting_container_has_present_unit(allocations):
     allocations.check_unit([sized("old", 8, 2), sized("new", 2, 2)], {}, 2)
 
 
-def test_containers_that_hold_their_devices_are_not_checked_for_the_unit(allocations):
+def test_check_unit_ignores_containers_that_hold_their_devices(allocations):
     pods = [sized("held", 8, 2), sized("other", 8, 4)]
     allocations.check_unit(pods, {("uid-held", "c"): Counter(a=2)}, 2)
     PreferredAllocation(whole=True, ids=IDS).check_unit(pods, {}, 2)
 
 
-def test_the_unit_of_an_assignment_is_returned_if_it_differs():
+def test_find_other_unit_returns_unit_of_assignment_if_different():
     assert [sized("p", 8, 2).find_other_unit("c", unit) for unit in (1, 4)] == [4, None]
     assert pod("p", c="aaaa").find_other_unit("c", 4) is None
 
 
-def test_an_init_container_does_not_wait_after_its_app_container_is_reported(allocations):
+def test_init_container_is_not_expected_after_app_container_is_reported(allocations):
     pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, i="bb", c="bbbb")]
     passed_on = [unit("a", 0), unit("a", 1)]
     allocations.record(pods, {}, passed_on)
@@ -325,25 +325,25 @@ def serve(allocations, pods, size, *, taken=()):
     return chosen
 
 
-def test_no_pod_is_given_the_devices_of_another_pods_later_container(allocations):
+def test_request_is_not_matched_to_app_container_before_its_init_container(allocations):
     """Its app container must include the devices of its init container, so no other pod may take that card."""
     pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, c="bbbb")]
     assert IDS.count_by_card(serve(allocations, pods, 4)) == {"b": 4}
 
 
-def test_the_pod_whose_allocation_has_begun_continues_before_all_others(allocations):
+def test_pod_with_started_allocation_precedes_other_pods(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbb", d="cccc")]
     serve(allocations, pods, 3)
     assert IDS.count_by_card(serve(allocations, pods, 4)) == {"c": 4}
     assert IDS.count_by_card(serve(allocations, pods, 4)) == {"a": 4}
 
 
-def test_the_pod_with_some_reported_containers_continues_before_all_others(allocations):
+def test_pod_with_some_reported_containers_precedes_other_pods(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbb", d="cccc")]
     assert prefer(allocations, pods, 4, held={("uid-q", "c"): Counter(b=3)}) == {"c": 4}
 
 
-def test_a_container_whose_cards_were_taken_is_offered_the_cards_left_in_exchange(allocations):
+def test_container_displaced_from_its_card_is_offered_card_left_free(allocations):
     pods = [pod("p", 1, c="aaaa"), pod("q", 2, c="bbbb"), pod("r", 3, c="cccc")]
     allocations.record(pods, {}, [unit("b", number) for number in range(4)])
     held = {("uid-p", "c"): Counter(b=4)}
@@ -351,7 +351,7 @@ def test_a_container_whose_cards_were_taken_is_offered_the_cards_left_in_exchang
     assert prefer(allocations, pods, 4, held=held) == {"a": 4}
 
 
-def test_devices_that_an_init_container_left_on_another_card_are_missed_where_it_took_them(allocations):
+def test_init_container_displaced_by_another_pod_is_offered_card_of_that_pod(allocations):
     pods = [pod("p", 1, i="aa", c="aaaa"), pod("q", 2, i="bb", c="bbbb")]
     # The kubelet served q first, and chose the devices of p.
     assert prefer(allocations, pods, 2, held={("uid-q", "c"): Counter(a=4)}) == {"b": 2}

@@ -37,7 +37,7 @@ def with_sources(**sources):
     return msgspec.structs.replace(profile, discovery=msgspec.structs.replace(profile.discovery, **sources))
 
 
-def test_every_profile_names_sources_that_there_are():
+def test_profiles_name_only_existing_sources():
     discoveries = [profile.discovery for profile in load_profiles().values()]
     named = {
         source.name
@@ -49,7 +49,7 @@ def test_every_profile_names_sources_that_there_are():
     assert named <= set(list_card_source_names())
 
 
-def test_another_distribution_adds_a_source_that_profiles_then_name(host, tmp_path, distribution):
+def test_source_of_another_distribution_is_used_by_profiles(host, tmp_path, distribution):
     distribution("acme")
     bdf = host.add("nvidia", 1, "T4").cards[0].bdf
     acme = (Source("acme", key="X1"),)
@@ -58,7 +58,7 @@ def test_another_distribution_adds_a_source_that_profiles_then_name(host, tmp_pa
     assert (found.card.memory_bytes, found.card.memory_source, found.card.estimated) == (3 * GIB, "acme", False)
 
 
-def test_a_source_is_passed_over_for_what_it_does_not_know(host, tmp_path, distribution):
+def test_source_that_returns_no_value_is_skipped(host, tmp_path, distribution):
     distribution("acme")
     host.add("nvidia", 1, "T4")
     known = with_sources(
@@ -68,13 +68,13 @@ def test_a_source_is_passed_over_for_what_it_does_not_know(host, tmp_path, distr
     assert (found.card.minor, found.card.memory_bytes, found.card.memory_source) == (0, None, "")
 
 
-def test_a_source_that_nobody_has_is_an_error_with_its_name(host, tmp_path):
+def test_unknown_source_is_refused_with_its_name(host, tmp_path):
     host.add("nvidia", 1, "T4")
     with pytest.raises(ProfileError, match="unknown card source acme in a profile; the sources are dmem, entry, facts"):
         discover(tmp_path, [with_sources(memory=(Source("acme"),))])
 
 
-def test_another_distribution_replaces_no_source_of_ours(distribution):
+def test_source_with_name_of_builtin_source_is_ambiguous(distribution):
     distribution("nvml")
     with pytest.raises(PluginError, match=r"name nvml is ambiguous: it is defined in accelkit \S+ and in acme 1\.0"):
         load_card_source("nvml")
@@ -88,20 +88,20 @@ def test_another_distribution_replaces_no_source_of_ours(distribution):
         ("Failing", "AttributeError: .* no attribute 'handle'"),
     ],
 )
-def test_a_source_that_fails_leaves_the_card_unread_and_not_without_memory(host, tmp_path, distribution, of, problem):
+def test_failing_memory_source_is_an_error_and_not_unknown_memory(host, tmp_path, distribution, of, problem):
     distribution("acme", of)
     bdf = host.add("nvidia", 1, "T4").cards[0].bdf
     with pytest.raises(DevicePluginError, match=f"memory source acme of acme 1.0 failed on card {bdf}: {problem}"):
         discover(tmp_path, [with_sources(memory=(Source("acme"), Source("table")))])
 
 
-def test_what_is_no_source_is_refused_with_its_distribution(distribution):
+def test_class_that_is_not_a_source_is_refused_with_its_distribution(distribution):
     distribution("acme", "Foreign")
     with pytest.raises(PluginError, match=r"memory source acme of acme 1\.0 is not a subclass of \S+CardSource"):
         load_card_source("acme")
 
 
-def test_a_broken_source_harms_no_card_that_does_not_name_it(host, tmp_path, site):
+def test_broken_source_affects_only_profiles_with_its_name(host, tmp_path, site):
     site.install("acme", files={"acme_cards.py": "import nothing_of_this_name\n"}, memory_sources="acme = acme_cards:A")
     host.add("nvidia", 1, "T4")
     assert discover(tmp_path, [with_sources()])

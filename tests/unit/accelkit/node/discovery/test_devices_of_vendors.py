@@ -8,13 +8,13 @@ from accelkit.node.device_plugin.container_response import build_environment, li
 TOPSCLOUD = "etc/topscloud/topscloud.json"
 
 
-def test_a_card_split_into_virtual_functions_is_no_card_itself(host, find):
+def test_card_with_virtual_functions_is_not_listed(host, find):
     whole, split = host.add("intel", 2, "Flex 170").cards
     host.write(host.find_device_folder(split.bdf) / "sriov_numvfs", "2")
     assert [each.card.bdf for each in find()] == [whole.bdf]
 
 
-def test_a_virtual_function_is_a_card_once_the_vendors_driver_has_it(host, find):
+def test_virtual_function_is_a_card_only_with_driver_of_vendor(host, find):
     parent, function = host.add("intel", 2, "Flex 170").cards
     (host.find_device_folder(function.bdf) / "physfn").symlink_to(host.find_device_folder(parent.bdf))
     assert [each.card.bdf for each in find()] == [parent.bdf, function.bdf]
@@ -23,7 +23,7 @@ def test_a_virtual_function_is_a_card_once_the_vendors_driver_has_it(host, find)
 
 
 @pytest.mark.parametrize("file", ["class", "device"])
-def test_a_card_that_goes_while_it_is_read_is_gone(host, find, file):
+def test_card_removed_during_discovery_is_skipped(host, find, file):
     one, two = host.add("amd", 2, "MI300X").cards
     (host.find_device_folder(one.bdf) / file).unlink()
     assert [each.card.bdf for each in find()] == [two.bdf]
@@ -33,7 +33,7 @@ def test_a_card_that_goes_while_it_is_read_is_gone(host, find, file):
     ("vendor", "model"),
     [("nvidia", "T4"), ("amd", "MI300X"), ("intel", "Max 1550"), ("gaudi", "Gaudi2"), ("enflame", "S60")],
 )
-def test_a_card_without_its_driver_is_shown_and_cannot_be_given(host, find, vendor, model):
+def test_card_without_driver_is_listed_but_has_no_known_device_nodes(host, find, vendor, model):
     host.add(vendor, 1, model)
     (before,) = find()
     host.unbind(host.cards[0].bdf)
@@ -43,14 +43,14 @@ def test_a_card_without_its_driver_is_shown_and_cannot_be_given(host, find, vend
         list_card_nodes(found)
 
 
-def test_rocm_is_told_nothing_where_a_card_has_no_name_it_knows(host, find):
+def test_amd_card_without_unique_id_has_no_rocm_environment(host, find):
     card = host.add("amd", 1, "MI300X").cards[0]
     (host.find_device_folder(card.bdf) / "unique_id").unlink()
     (found,) = find()
     assert build_environment(found.profile, [found]) == {}
 
 
-def test_a_sellers_own_names_of_device_nodes_are_used(host, find):
+def test_device_node_names_from_topscloud_file_are_used(host, find):
     host.add("enflame", 1, "S60")
     host.write(TOPSCLOUD, '{"version": "v1", "mainDevice": ["/dev/oem"], "driverDevice": ["/dev/oemctl"]}')
     (found,) = find()
@@ -58,28 +58,28 @@ def test_a_sellers_own_names_of_device_nodes_are_used(host, find):
 
 
 @pytest.mark.parametrize("text", ["{", '{"mainDevice": 3}', '{"mainDevice": ["/dev/{0}"]}'])
-def test_names_of_device_nodes_that_cannot_be_read_are_an_error_and_not_the_usual_names(host, find, text):
+def test_invalid_topscloud_file_is_an_error(host, find, text):
     host.add("enflame", 1, "S60")
     host.write(TOPSCLOUD, text)
     with pytest.raises(DevicePluginError, match=r"topscloud\.json"):
         find()
 
 
-def test_the_older_drivers_folder_is_read(host, find):
+def test_folder_of_older_enflame_driver_is_read(host, find):
     folder = host.find_device_folder(host.add("enflame", 1, "S60").cards[0].bdf)
     (folder / "enflame").rename(folder / "zixiao")
     assert find()[0].minor == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_bus_that_cannot_be_listed_is_an_error_and_not_a_host_without_cards(host, find):
+def test_unreadable_pci_bus_is_an_error(host, find):
     folder = host.root / "sys/bus/pci/devices"
     folder.chmod(0)
     with pytest.raises(DevicePluginError, match="cannot list "):
         find()
 
 
-def test_a_bus_that_is_no_folder_is_an_error(host, find):
+def test_pci_bus_that_is_not_a_folder_is_an_error(host, find):
     folder = host.root / "sys/bus/pci/devices"
     folder.rmdir()
     folder.touch()
@@ -87,7 +87,7 @@ def test_a_bus_that_is_no_folder_is_an_error(host, find):
         find()
 
 
-def test_an_fpga_is_given_whole_and_the_function_that_flashes_it_is_none(host, find):
+def test_fpga_user_function_is_listed_and_management_function_is_not(host, find):
     user, management = host.add("xilinx", 2, "U250").cards
     folder = host.find_device_folder(management.bdf)
     drivers = host.root / "sys/bus/pci/drivers"

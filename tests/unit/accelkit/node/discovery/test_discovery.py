@@ -11,7 +11,7 @@ LISTING = "etc/accelkit/simulated-cards.json"
 @pytest.mark.parametrize(
     ("file", "value"), [("class", "0x068000"), ("class", "0x040300"), ("vendor", "0x1002"), ("vendor", None)]
 )
-def test_switches_sound_and_other_vendors_are_no_cards(host, find, file, value):
+def test_devices_of_other_class_or_vendor_are_not_cards(host, find, file, value):
     one, other = host.add("nvidia", 2, "T4").cards
     folder = host.find_device_folder(one.bdf)
     (folder / file).unlink()
@@ -27,13 +27,13 @@ def test_memory_of_an_unknown_device_is_unknown(host, find):
 
 
 @pytest.mark.parametrize(("numa", "expected"), [("1\n", 1), ("-1\n", None), ("", None), (None, None)])
-def test_a_numa_node_that_the_kernel_does_not_know_is_unknown(host, find, numa, expected):
+def test_invalid_or_missing_numa_node_is_unknown(host, find, numa, expected):
     file = host.find_device_folder(host.add("nvidia", 1, "T4").cards[0].bdf) / "numa_node"
     file.unlink() if numa is None else file.write_text(numa)
     assert find()[0].card.numa == expected
 
 
-def test_cards_are_numbered_in_the_order_of_their_location_over_all_vendors(host, find):
+def test_cards_of_all_vendors_are_numbered_by_pci_address(host, find):
     host.add("enflame", 1, "S60").add("nvidia", 1, "T4").add("amd", 1, "MI300X")
     host.write(LISTING, json.dumps({"cards": [{"id": "s", "model": "m", "memory_bytes": 1, "index": 0}]}))
     found = find()
@@ -47,7 +47,7 @@ def listing(host):
     return host.root / LISTING
 
 
-def test_listed_cards_are_taken_as_they_are_listed(listing, find):
+def test_simulated_cards_are_read_from_list(listing, find):
     card = {"id": "s", "model": "m", "memory_bytes": 16, "index": 3, "numa": 1, "health": "unhealthy"}
     listing.write_text(json.dumps({"cards": [card]}))
     (found,) = find()
@@ -71,13 +71,13 @@ def test_listed_cards_are_taken_as_they_are_listed(listing, find):
     ],
     ids=lambda content: repr(content[:20]),
 )
-def test_a_list_of_cards_that_cannot_be_read_is_an_error_and_not_a_host_without_cards(listing, find, content):
+def test_invalid_list_of_simulated_cards_is_an_error(listing, find, content):
     listing.write_bytes(content)
     with pytest.raises(DevicePluginError, match="cannot read "):
         find()
 
 
-def test_a_list_of_cards_that_is_no_file_is_an_error(listing, find):
+def test_list_of_simulated_cards_that_is_not_a_file_is_an_error(listing, find):
     listing.unlink()
     listing.mkdir()
     with pytest.raises(DevicePluginError, match="cannot read "):

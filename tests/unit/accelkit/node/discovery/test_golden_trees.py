@@ -23,7 +23,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_inventory_of_a_host_is_the_golden_one(host, find, name):
+def test_inventory_of_host_matches_golden_file(host, find, name):
     for vendor, count, model in HOSTS[name]:
         host.add(vendor, count, model)
     found = find()

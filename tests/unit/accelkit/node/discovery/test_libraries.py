@@ -49,7 +49,7 @@ def ask(*roots):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_links_are_followed_as_the_host_follows_them(tmp_path):
+def test_symbolic_links_are_resolved_within_host_root(tmp_path):
     # As the manual of GCUShare shows it.
     write(tmp_path, "usr/lib/libefml.so", "/usr/local/efsmi/efsmi-1.14.0/lib/libefml.so.1.0.0")
     assert find_library(tmp_path, "libefml.so").state is LibraryState.MISSING
@@ -61,24 +61,24 @@ def test_links_are_followed_as_the_host_follows_them(tmp_path):
 
 @pytest.mark.parametrize("path", ["usr/lib64/l.so.1", "usr/lib/aarch64-linux-gnu/l.so.1", "lib64/l.so.1"])
 @pytest.mark.parametrize("root", ["", "run/nvidia/driver/", "home/kubernetes/bin/nvidia/"])
-def test_drivers_are_looked_for_where_they_are_installed(tmp_path, root, path):
+def test_libraries_are_found_in_driver_folders(tmp_path, root, path):
     write(tmp_path, root + path)
     assert find_library(tmp_path, "l.so.1").path == f"/{root}{path}"
 
 
-def test_the_hosts_own_driver_comes_first(tmp_path):
+def test_host_library_precedes_library_of_driver_container(tmp_path):
     for path in ("run/nvidia/driver/usr/lib64/l.so.1", "lib64/l.so.1", "usr/lib64/l.so.1"):
         write(tmp_path, path)
     assert find_library(tmp_path, "l.so.1").path == "/usr/lib64/l.so.1"
 
 
 @pytest.mark.parametrize("link", ["l.so.1", "../lib64/l.so.1"])
-def test_links_in_a_circle_are_no_library(tmp_path, link):
+def test_library_behind_circular_link_is_missing(tmp_path, link):
     write(tmp_path, "usr/lib64/l.so.1", link)
     assert find_library(tmp_path, "l.so.1").state is LibraryState.MISSING
 
 
-def test_what_cannot_be_loaded_says_why_and_what_is_not_there_is_missing(tmp_path):
+def test_unloadable_library_is_broken_and_absent_library_is_missing(tmp_path):
     assert load_library(tmp_path, "libaccelkit-none.so.1").state is LibraryState.MISSING
     write(tmp_path, "usr/lib64/libaccelkit-none.so.1")
     found = load_library(tmp_path, "libaccelkit-none.so.1")
@@ -87,7 +87,7 @@ def test_what_cannot_be_loaded_says_why_and_what_is_not_there_is_missing(tmp_pat
     assert "file too short" in found.reason
 
 
-def test_the_library_of_the_host_is_the_one_that_python_asks(tmp_path):
+def test_nvml_session_uses_library_of_host(tmp_path):
     build(tmp_path, "run/nvidia/driver/usr/lib64/libnvidia-ml.so.550.54.14", "550.54.14")
     write(tmp_path, "run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.550.54.14")
     [said] = ask(tmp_path)
@@ -95,20 +95,20 @@ def test_the_library_of_the_host_is_the_one_that_python_asks(tmp_path):
     assert said == ["works", path, "550.54.14", "550.54.14", ""]
 
 
-def test_a_library_that_does_not_load_gives_way_to_one_that_does(tmp_path):
+def test_next_library_is_used_if_first_library_cannot_be_loaded(tmp_path):
     write(tmp_path, "usr/lib64/libnvidia-ml.so.1")
     build(tmp_path, "lib64/libnvidia-ml.so.1", "1.2")
     [said] = ask(tmp_path)
     assert said[:2] == ["works", "/lib64/libnvidia-ml.so.1"]
 
 
-def test_what_is_loaded_stays_for_all_who_ask_by_name(tmp_path):
+def test_loaded_library_is_reused_for_another_root(tmp_path):
     for name in ("a", "b"):
         build(tmp_path / name, "usr/lib64/libnvidia-ml.so.1", name)
     assert [said[3] for said in ask(tmp_path / "a", tmp_path / "b")] == ["a", "a"]
 
 
-def test_libraries_are_told_of_vendors_that_have_cards(tmp_path):
+def test_libraries_are_reported_only_for_vendors_with_cards(tmp_path):
     host = FakeHost(tmp_path).add("enflame", 1, "S60").add("amd", 1, "MI210")
     found = survey(host.root, load_profiles().values())
     assert len(found.cards) == 2

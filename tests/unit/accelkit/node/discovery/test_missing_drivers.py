@@ -9,7 +9,7 @@ def look(root):
     return [card.card.bdf for card in found], list_missing_drivers(found)
 
 
-def test_cards_of_which_none_has_a_driver_cannot_be_shared(tmp_path):
+def test_missing_drivers_are_reported_only_if_no_card_has_a_driver(tmp_path):
     host = FakeHost(tmp_path).add("nvidia", 2, "H100")
     places, missing = look(tmp_path)
     assert missing == []
@@ -22,5 +22,5 @@ def test_cards_of_which_none_has_a_driver_cannot_be_shared(tmp_path):
     assert look(tmp_path)[1] == []
 
 
-def test_a_host_without_cards_lacks_nothing(tmp_path):
+def test_host_without_cards_has_no_missing_drivers(tmp_path):
     assert look(tmp_path) == ([], [])

@@ -26,7 +26,7 @@ def add_nic(host, beside, bdf, *, rdma="", name="", pci_class="020000", numa=0, 
     return folder
 
 
-def test_each_card_has_the_network_cards_that_are_nearest(host, find):
+def test_each_card_has_its_nearest_nics(host, find):
     host.add("nvidia", 8, "T4")
     cards = find()
     add_nic(host, cards[0].card.bdf, "0000:1e:00.0", rdma="mlx5_0", name="ens1")
@@ -43,7 +43,7 @@ def test_each_card_has_the_network_cards_that_are_nearest(host, find):
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
 
-def test_without_rdma_every_network_card_counts(host, find):
+def test_nics_without_rdma_count_if_no_nic_has_rdma(host, find):
     host.add("nvidia", 1, "T4")
     cards = find()
     add_nic(host, cards[0].card.bdf, "0000:1e:00.0", name="eno1")
@@ -51,7 +51,7 @@ def test_without_rdma_every_network_card_counts(host, find):
     assert [nic.name for nic in network.nics] == ["eno1"]
 
 
-def test_a_host_without_network_cards_has_none_and_says_nothing(host, find):
+def test_host_without_nics_has_no_network_in_inventory(host, find):
     host.add("nvidia", 1, "T4")
     cards = find()
     assert compute_network(host.root, cards) is None
@@ -59,7 +59,7 @@ def test_a_host_without_network_cards_has_none_and_says_nothing(host, find):
     assert "network" not in encode_inventory(Inventory(1, tuple(each.card for each in cards)))
 
 
-def test_virtual_functions_are_counted_and_not_listed(host, find):
+def test_virtual_functions_are_counted_but_not_listed(host, find):
     host.add("nvidia", 1, "T4")
     bdf = find()[0].card.bdf
     physical = add_nic(host, bdf, "0000:1e:00.0", rdma="mlx5_0")
@@ -70,7 +70,7 @@ def test_virtual_functions_are_counted_and_not_listed(host, find):
     assert (nic.bdf, nic.virtual_functions) == ("0000:1e:00.0", 8)
 
 
-def test_those_with_rdma_come_first_and_their_number_is_bounded(host, find):
+def test_rdma_nics_are_listed_first_and_number_of_nics_is_bounded(host, find):
     host.add("nvidia", 1, "T4")
     bdf = find()[0].card.bdf
     for number in range(MAX_NICS + 3):
@@ -81,7 +81,7 @@ def test_those_with_rdma_come_first_and_their_number_is_bounded(host, find):
 
 
 @pytest.mark.parametrize(("row", "nearest"), [("", []), ("??", []), ("?C", ["b"]), ("HS", ["b"]), ("SSS", ["a", "b"])])
-def test_unknown_is_not_near(row, nearest):
+def test_nic_of_unknown_nearness_is_not_nearest(row, nearest):
     nics = (Nic("a"), Nic("b"))
     assert [nic.bdf for nic in find_nearest_nics(Network(nics, (row,)), 0)] == nearest
     assert find_nearest_nics(Network(nics, ()), 0) == ()
@@ -92,7 +92,7 @@ def test_a_shared_root_complex_is_near():
     assert not is_near("")
 
 
-def test_facts_of_peers_are_unknown_where_they_are_not_seen(host, find):
+def test_unreadable_peer_access_facts_are_unknown(host, find):
     host.add("nvidia", 1, "T4")
     bdf = find()[0].card.bdf
     facts = read_peer_access(host.root, [bdf])
@@ -102,7 +102,7 @@ def test_facts_of_peers_are_unknown_where_they_are_not_seen(host, find):
     assert facts.redirected == {bdf: None}
 
 
-def test_facts_of_peers(host, find):
+def test_peer_access_facts_are_read_from_host(host, find):
     host.add("nvidia", 2, "T4")
     one, two = (each.card.bdf for each in find())
     host.write("proc/sys/kernel/osrelease", "5.14.0-427.el9.x86_64\n")
@@ -127,7 +127,7 @@ def test_facts_of_peers(host, find):
     assert (facts.peer_module, facts.kernel_dma_buf, facts.iommu[one]) == (False, False, Iommu.OFF)
 
 
-def test_bridges_without_redirection_say_no(host, find):
+def test_peer_requests_are_not_redirected_without_acs(host, find):
     host.add("nvidia", 1, "T4")
     bdf = find()[0].card.bdf
     for parent in list(host.find_device_folder(bdf).parents)[:3]:

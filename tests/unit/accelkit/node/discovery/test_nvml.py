@@ -10,7 +10,7 @@ from accelkit.node.discovery.nvml import NvmlCard, load_nvml, to_sysfs_bdf
 @pytest.mark.parametrize(
     ("library", "sysfs"), [("00000000:3B:00.0", "0000:3b:00.0"), ("00010000:01:00.0", "10000:01:00.0")]
 )
-def test_addresses_are_written_as_sysfs_does(library, sysfs):
+def test_nvml_addresses_are_converted_to_sysfs_format(library, sysfs):
     assert to_sysfs_bdf(library) == sysfs
 
 
@@ -48,14 +48,14 @@ class Bindings(ModuleType):
         return b"550.54.15"
 
 
-def test_a_host_without_the_library_has_no_session_and_says_why(library, tmp_path):
+def test_host_without_library_has_no_nvml_session(library, tmp_path):
     library(LibraryState.MISSING)
     with nvml_session(tmp_path) as (opened, found):
         assert opened is None
         assert found.state is LibraryState.MISSING
 
 
-def test_a_session_says_which_library_and_which_driver_and_is_closed(library, tmp_path, monkeypatch):
+def test_session_returns_driver_version_and_is_closed(library, tmp_path, monkeypatch):
     library()
     bindings = Bindings()
     monkeypatch.setitem(sys.modules, "pynvml", bindings)
@@ -67,7 +67,7 @@ def test_a_session_says_which_library_and_which_driver_and_is_closed(library, tm
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_driver_that_may_not_be_asked_is_not_one_that_is_not_there(library, tmp_path, monkeypatch, there):
+def test_inaccessible_device_node_and_unloaded_driver_have_different_reasons(library, tmp_path, monkeypatch, there):
     library()
     monkeypatch.setitem(sys.modules, "pynvml", Bindings("Driver Not Loaded"))
     monkeypatch.setattr(nvml, "_CONTROL_NODE", "dev/nvidiactl-of-nobody")
@@ -81,7 +81,7 @@ def test_a_driver_that_may_not_be_asked_is_not_one_that_is_not_there(library, tm
     assert ("does not respond: Driver Not Loaded" in found.reason) is not there
 
 
-def test_python_bindings_alone_are_not_the_library(library, monkeypatch):
+def test_load_nvml_returns_none_without_library(library, monkeypatch):
     bindings = Bindings()
     monkeypatch.setitem(sys.modules, "pynvml", bindings)
     library()
@@ -90,5 +90,5 @@ def test_python_bindings_alone_are_not_the_library(library, monkeypatch):
     assert load_nvml() is None
 
 
-def test_what_the_library_does_not_say_is_unknown(fake_nvml):
+def test_values_missing_in_nvml_are_unknown(fake_nvml):
     assert Nvml(fake_nvml({"0000:3b:00.0": {}})).find_card("0000:3b:00.0") == NvmlCard()

@@ -45,7 +45,7 @@ def parted(host, fake_nvml):
     return make
 
 
-def test_each_instance_is_a_card_and_the_parted_one_is_none(parted, find):
+def test_mig_instances_are_cards_and_their_parent_is_not(parted, find):
     found = find(parted(instance(SMALL, "1g.5gb", 1), instance(LARGE, "3g.20gb", 2, total=20 * GIB)))
     assert [each.card.id for each in found] == ["GPU-whole", SMALL, LARGE]
     _, small, large = found
@@ -59,7 +59,7 @@ def test_each_instance_is_a_card_and_the_parted_one_is_none(parted, find):
     assert (small.part_of, found[0].part_of) == ("GPU-parent", None)
 
 
-def test_a_container_gets_the_cards_node_and_the_instances_own(parted, find, host):
+def test_container_response_has_nodes_of_card_and_its_instance(parted, find, host):
     found = find(parted(instance(SMALL, "1g.5gb", 1), instance(LARGE, "3g.20gb", 2)))
     assert list_card_nodes(found[1]) == [
         "/dev/nvidia1",
@@ -75,27 +75,27 @@ def test_a_container_gets_the_cards_node_and_the_instances_own(parted, find, hos
     assert not paths & {"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30"}
 
 
-def test_an_instance_is_not_given_by_the_cdi_name_of_its_card(parted, find, host):
+def test_instance_is_not_passed_by_cdi_name_of_its_card(parted, find, host):
     host.write("etc/cdi/nvidia.json", '{"kind": "nvidia.com/gpu", "devices": [{"name": "1"}, {"name": "GPU-parent"}]}')
     found = find(parted(instance(SMALL, "1g.5gb", 1)))
     answer = build_container_response(one_unit(SMALL, found), found, host.root, unit_bytes=GIB)
     assert list(answer.cdi_devices) == []
 
 
-def test_an_instance_whose_nodes_are_not_known_is_given_to_nobody(parted, find):
+def test_instance_with_unknown_device_nodes_is_refused(parted, find):
     (_, found) = find(parted(instance(SMALL, "1g.5gb", 3)))
     with pytest.raises(DevicePluginError, match=f"device nodes of card {SMALL} are not known"):
         list_card_nodes(found)
 
 
-def test_unknown_memory_of_an_instance_is_not_that_of_its_kind(parted, find):
+def test_instance_of_unknown_memory_does_not_use_device_table(parted, find):
     unknown = instance(SMALL, "1g.5gb", 1)
     del unknown["total"]
     (_, found) = find(parted(unknown))
     assert found.card.memory_bytes is None
 
 
-def test_what_is_said_of_the_whole_card_is_not_said_of_its_parts(parted, find, override):
+def test_override_of_whole_card_does_not_apply_to_its_instances(parted, find, override):
     library = parted(instance(SMALL, "1g.5gb", 1))
     bdf = find(library)[1].card.bdf
     override(f'cards:\n  "{bdf}": {{memory: 30GiB}}\n')
@@ -104,22 +104,22 @@ def test_what_is_said_of_the_whole_card_is_not_said_of_its_parts(parted, find, o
     assert find(library)[1].card.memory_bytes == 4 * GIB
 
 
-def test_a_parted_card_without_instances_is_no_card(parted, find):
+def test_card_in_mig_mode_without_instances_is_not_listed(parted, find):
     assert [each.card.id for each in find(parted())] == ["GPU-whole"]
 
 
 @pytest.mark.parametrize("given", [{"mig": 0}, {"most": None}])
-def test_a_card_in_one_piece_or_of_which_nobody_knows_stays_one(parted, find, given):
+def test_card_without_mig_mode_or_instance_data_is_listed_as_one_card(parted, find, given):
     assert [each.card.id for each in find(parted(instance(SMALL, "1g.5gb", 1), **given))] == ["GPU-whole", "GPU-parent"]
 
 
-def test_an_instance_without_a_name_of_its_own_is_none(parted, find):
+def test_instance_without_uuid_is_not_listed(parted, find):
     nameless = instance(SMALL, "1g.5gb", 1)
     del nameless["uuid"]
     assert [each.card.id for each in find(parted(nameless, instance(LARGE, "3g.20gb", 2)))] == ["GPU-whole", LARGE]
 
 
-def test_an_address_names_no_part(parted, find, host):
+def test_address_identifies_only_unpartitioned_cards(parted, find, host):
     found = find(parted(instance(SMALL, "1g.5gb", 1), instance(LARGE, "3g.20gb", 2)))
     assert find_cards_by_address(found) == {found[0].card.bdf: "GPU-whole"}
     assert len(compute_topology(host.root, found)) == 3
@@ -146,7 +146,7 @@ def cpx(host):
     return first
 
 
-def test_partitions_of_amds_cards_with_nodes_of_their_own_are_cards(cpx, find):
+def test_amd_partitions_with_own_device_nodes_are_cards(cpx, find):
     one, two, whole = find()
     assert one.card.id.startswith("GPU-")
     assert (one.card.id[-3:], two.card.id[:-3]) == ("-p0", one.card.id[:-3])
@@ -160,14 +160,14 @@ def test_partitions_of_amds_cards_with_nodes_of_their_own_are_cards(cpx, find):
     assert one.card.links == two.card.links == ()
 
 
-def test_a_container_is_told_no_name_that_all_parts_have(cpx, find, host):
+def test_container_with_amd_partition_has_no_rocm_environment(cpx, find, host):
     found = find()
     answer = build_container_response(one_unit(found[1].card.id, found), found, host.root, unit_bytes=GIB)
     assert "ROCR_VISIBLE_DEVICES" not in answer.envs
     assert {each.host_path for each in answer.devices} == {"/dev/dri/card12", "/dev/dri/renderD140", "/dev/kfd"}
 
 
-def test_a_partition_whose_card_node_is_not_known_is_given_to_nobody(cpx, find, host):
+def test_amd_partition_with_unknown_device_nodes_is_refused(cpx, find, host):
     (host.root / "sys/class/drm/renderD140").unlink()
     with pytest.raises(DevicePluginError, match="device nodes of card"):
         list_card_nodes(find()[1])

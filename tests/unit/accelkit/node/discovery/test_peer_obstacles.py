@@ -20,7 +20,7 @@ def look(*, vendor="nvidia", row="S", nics=NICS, **facts):
 
 
 @pytest.mark.parametrize("facts", [WELL, UNKNOWN])
-def test_nothing_speaks_against_what_is_well_or_unknown(facts):
+def test_good_or_unknown_facts_are_not_obstacles(facts):
     row = "S" if facts is WELL else "?"
     assert list_obstacles(Card("c", "nvidia", "m", 1, bdf=BDF), 0, Network(NICS, (row,)), facts) == []
 
@@ -36,20 +36,20 @@ def test_nothing_speaks_against_what_is_well_or_unknown(facts):
         ({"kernel_dma_buf": False, "vendor": "amd"}, "the kernel does not support dma-bufs for RDMA"),
     ],
 )
-def test_each_obstacle_is_named_alone_with_what_to_do(change, says):
+def test_each_obstacle_is_reported_with_next_step(change, says):
     [sentence] = look(**change)
     assert says in sentence
     assert "; " in sentence
 
 
 @pytest.mark.parametrize("change", [{"kernel_dma_buf": False}, {"peer_module": False}, {"iommu": {BDF: Iommu.OFF}}])
-def test_one_of_two_ways_is_enough(change):
+def test_either_dma_buf_or_peer_module_is_sufficient(change):
     assert look(**change) == []
 
 
-def test_several_obstacles_are_all_named():
+def test_several_obstacles_are_all_reported():
     assert len(look(iommu={BDF: Iommu.TRANSLATED}, redirected={BDF: True}, row="C")) == 3
 
 
-def test_a_card_of_which_no_row_is_known_has_no_obstacle_there():
+def test_card_without_nearness_row_has_no_nic_obstacle():
     assert list_obstacles(Card("c", "nvidia", "m", 1, bdf=BDF), 1, Network(NICS, ("C",)), WELL) == []

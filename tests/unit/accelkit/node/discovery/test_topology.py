@@ -17,7 +17,7 @@ def matrix(host, found):
     return compute_topology(host.root, found)
 
 
-def test_two_root_complexes_of_one_numa_node_are_nearer_than_two_nodes(host, find):
+def test_root_complexes_of_same_numa_node_are_nearer_than_two_numa_nodes(host, find):
     host.add("nvidia", 12, "T4")
     assert matrix(host, find())[0] == "XSHHCCCCNNNN"
 
@@ -42,11 +42,11 @@ ONE, TWO = ("0000:12:00.0", PLX), ("0000:12:01.0", PLX)
     ],
     ids=["one switch", "several", "bridges on the board", "two root ports", "two complexes", "unknown"],
 )
-def test_bridges_between_two_cards_are_counted(a, b, expected):
+def test_compare_pci_classifies_bridges_between_two_cards(a, b, expected):
     assert compare_pci(a, b) == compare_pci(b, a) == expected
 
 
-def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, host):
+def test_cards_in_flat_pci_tree_have_unknown_nearness(tmp_path, find, host):
     one, two = host.add("nvidia", 2, "T4").cards
     listed = tmp_path / "sys/bus/pci/devices"
     for card in (one, two):
@@ -59,40 +59,40 @@ def test_a_machine_with_a_flat_tree_says_nothing_of_nearness(tmp_path, find, hos
     assert matrix(host, find()) == ("XC", "CX")
 
 
-def test_a_hypervisors_bridges_say_nothing_of_nearness(host, find):
+def test_cards_below_hypervisor_bridges_have_unknown_nearness(host, find):
     one, _ = host.add("nvidia", 2, "T4").cards
     host.write(host.find_device_folder(one.bdf).parents[1] / "vendor", RED_HAT)
     assert matrix(host, find()) == ("X?", "?X")
 
 
-def test_without_numa_nodes_two_root_complexes_are_unknown_and_not_far(host, find):
+def test_root_complexes_without_numa_nodes_have_unknown_nearness(host, find):
     host.add("nvidia", 6, "T4")
     for card in host.cards:
         host.write(host.find_device_folder(card.bdf) / "numa_node", "-1")
     assert matrix(host, find())[0] == "XSHH??"
 
 
-def test_listed_cards_have_their_numa_nodes_only(host):
+def test_simulated_cards_have_only_numa_nearness(host):
     profile = load_profiles()["simulated"]
     found = [FoundCard(Card(str(i), "v", "m", 1, numa=numa), i, i, profile) for i, numa in enumerate([0, 0, 1, None])]
     assert matrix(host, found) == ("XNC?", "NXC?", "CCX?", "???X")
 
 
-def test_xgmi_is_nearer_than_any_bus(host, find):
+def test_xgmi_is_nearer_than_any_pci_connection(host, find):
     host.add("amd", 4, "MI300X")
     found = find()
     assert matrix(host, found) == ("XDDD", "DXDD", "DDXD", "DDDX")
     assert {(link.to, link.kind) for link in found[0].card.links} == {(each.card.id, "XGMI") for each in found[1:]}
 
 
-def test_cards_of_one_hive_without_a_link_of_their_own_reach_each_other_through_others(host, find):
+def test_xgmi_cards_without_direct_link_are_connected_through_hive(host, find):
     host.add("amd", 3, "MI300X")
     shutil.rmtree(host.root / "sys/class/kfd/kfd/topology/nodes/1/io_links/1")
     shutil.rmtree(host.root / "sys/class/kfd/kfd/topology/nodes/3/io_links/0")
     assert matrix(host, find()) == ("XDW", "DXD", "WDX")
 
 
-def test_nvlink_to_a_card_is_direct_and_through_a_switch_is_not(host, find, fake_nvml):
+def test_nvlink_is_direct_to_card_and_switched_through_nvswitch(host, find, fake_nvml):
     a, b, c, d = (card.bdf for card in host.add("nvidia", 4, "T4").cards)
     cards = {a: {"links": {0: f"0000{b.upper()}"}}, b: {}, c: {"links": {3: "switch"}}, d: {"links": {0: "switch"}}}
     found = find(Nvml(fake_nvml(cards)))
@@ -100,7 +100,7 @@ def test_nvlink_to_a_card_is_direct_and_through_a_switch_is_not(host, find, fake
     assert [link.kind for each in found for link in each.card.links] == ["NVLink", "NVLink", "NVSwitch", "NVSwitch"]
 
 
-def test_nvlinks_between_the_same_two_cards_are_counted_at_the_end_that_knows_of_more(host, find, fake_nvml):
+def test_nvlink_count_is_larger_count_of_both_ends(host, find, fake_nvml):
     a, b, c = (card.bdf for card in host.add("nvidia", 3, "T4").cards)
     here, there = f"0000{a.upper()}", f"0000{b.upper()}"
     cards = {a: {"links": {0: there, 1: there, 2: f"0000{c.upper()}"}}, b: {"links": {5: here}}, c: {}}
@@ -115,10 +115,10 @@ paths = st.none() | st.builds(
 
 
 @given(paths, paths)
-def test_nearness_is_the_same_from_both_ends(a, b):
+def test_nearness_is_symmetric(a, b):
     assert compare_pci(a, b) == compare_pci(b, a)
 
 
-def test_every_fabric_is_nearer_than_a_switch():
+def test_every_fabric_is_nearer_than_pci_switch():
     order = list(Nearness)
     assert all(order.index(near) < order.index(Nearness.PCI_SWITCH) for near in FABRICS.values())

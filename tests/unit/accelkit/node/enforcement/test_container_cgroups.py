@@ -35,7 +35,7 @@ def cgroup(tmp_path):
         (f"{SLICE}/docker-{ID}.scope", "docker"),
     ],
 )
-def test_a_containers_leaf_is_found_by_any_runtime_and_driver(cgroup, tmp_path, leaf, runtime):
+def test_container_cgroup_is_found_for_any_runtime_and_cgroup_driver(cgroup, tmp_path, leaf, runtime):
     above = leaf.removesuffix("/container").rpartition("/")[0]
     cgroup(f"{above}/crio-conmon-{ID}.scope", "7")
     cgroup(f"{above}/{64 * 'f'}", "8")
@@ -43,7 +43,7 @@ def test_a_containers_leaf_is_found_by_any_runtime_and_driver(cgroup, tmp_path, 
     assert find_container_cgroup(tmp_path, UID, f"{runtime}://{ID}") == own
 
 
-def test_cgroups_below_a_containers_own_processes_are_ignored(cgroup, tmp_path):
+def test_cgroups_below_container_cgroup_are_ignored(cgroup, tmp_path):
     own = cgroup(f"{FOLDER}/{ID}", "9")
     cgroup(f"{FOLDER}/{ID}/init.scope", "10")
     assert find_container_cgroup(tmp_path, UID, f"containerd://{ID}") == own

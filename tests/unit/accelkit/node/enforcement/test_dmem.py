@@ -52,19 +52,19 @@ def regions(tmp_path):
         ([], False),
     ],
 )
-def test_a_card_is_limited_where_its_memory_is_one_region(regions, cgroup, tmp_path, names, possible):
+def test_card_is_limited_if_its_memory_is_one_dmem_region(regions, cgroup, tmp_path, names, possible):
     regions(*names)
     cgroup()
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is possible
 
 
-def test_a_kernel_without_the_controller_limits_nothing(tmp_path):
+def test_kernel_without_dmem_sets_no_limit(tmp_path):
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is False
 
 
 @pytest.mark.parametrize("region", ["vram0", "vram"])
 @pytest.mark.parametrize("folder", CGROUPS)
-def test_a_pod_is_limited_to_its_share_in_its_cgroup_with_either_driver(regions, cgroup, tmp_path, folder, region):
+def test_pod_is_limited_in_its_cgroup_with_any_cgroup_driver(regions, cgroup, tmp_path, folder, region):
     regions(f"drm/{BDF}/{region}")
     file = cgroup(folder)
     assert limit_pod(tmp_path, UID, {BDF: GIB}) is True
@@ -99,7 +99,7 @@ def replaced_by(target):
         *("no uid", "pattern", "path", "pod without a cgroup"),
     ],
 )
-def test_a_partly_limited_pod_does_not_count_as_enforced(cgroup, tmp_path, spoil, uid, shares):
+def test_partly_limited_pod_is_not_enforced(cgroup, tmp_path, spoil, uid, shares):
     file = cgroup()
     spoil(file)
     (tmp_path / "sys/fs/cgroup/dmem.capacity").write_text(f"drm/{BDF}/vram0 {16 * GIB}\n")

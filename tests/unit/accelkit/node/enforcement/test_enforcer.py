@@ -93,7 +93,7 @@ async def test_each_container_is_limited_to_its_share_in_its_own_cgroup(node):
     }
 
 
-async def test_a_limit_leaves_nothing_behind_however_its_container_ends(node, tmp_path):
+async def test_limit_of_ended_container_is_removed(node, tmp_path):
     node.start(main=(Share("GPU-0", 3 * GIB),))
     await node.look()
     node.cgroup("main").rename(tmp_path / "gone")
@@ -103,7 +103,7 @@ async def test_a_limit_leaves_nothing_behind_however_its_container_ends(node, tm
     assert node.driver.read_notes() == []
 
 
-async def test_a_restarted_container_is_limited_at_once_and_others_do_not_change(node):
+async def test_restarted_container_is_limited_before_next_full_check(node):
     node.start(main=(Share("GPU-0", 3 * GIB),))
     await node.enforcer.enforce(CARDS)
     node.driver.path.with_name("standin-nvml.state.limits").unlink()
@@ -122,7 +122,7 @@ async def test_a_removed_limit_is_set_again(node):
     assert node.driver.read_limits() == {(BDFS[0], node.cgroup("main")): Limits(0, 3 * GIB)}
 
 
-async def test_a_whole_card_needs_no_limit(node):
+async def test_whole_card_has_no_limit(node):
     node.start(main=(Share("GPU-0", 16 * GIB, whole=True),))
     assert await node.look() == {}
     assert node.driver.read_limits() == {}
@@ -139,7 +139,7 @@ async def test_a_whole_card_needs_no_limit(node):
         ("nvmlInitWithFlags", pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "the driver is not loaded"),
     ],
 )
-async def test_if_the_driver_refuses_shares_are_advisory_and_it_is_logged_once(node, caplog, function, number, reason):
+async def test_shares_are_advisory_and_logged_once_if_driver_refuses_limits(node, caplog, function, number, reason):
     caplog.set_level("INFO")
     node.driver.failures[function] = number
     node.driver.write()
@@ -149,13 +149,13 @@ async def test_if_the_driver_refuses_shares_are_advisory_and_it_is_logged_once(n
     assert any(reason in record.message for record in caplog.records)
 
 
-async def test_a_limit_that_the_driver_changed_does_not_count(node):
+async def test_limit_that_driver_does_not_confirm_is_not_enforced(node):
     node.start(main=(Share("GPU-0", 3 * GIB),), side=(Share("GPU-1", GIB),))
     node.driver.path.with_name("standin-nvml.state.limits").mkdir()
     assert await node.look() == {}
 
 
-async def test_a_card_in_mig_mode_is_never_limited(node):
+async def test_card_in_mig_mode_is_not_limited(node):
     node.driver.cards[0] = replace(node.driver.cards[0], mig=True)
     node.driver.write()
     node.start(main=(Share("GPU-0", 3 * GIB),), side=(Share("GPU-1", GIB),))
@@ -171,7 +171,7 @@ async def test_a_pod_with_a_container_without_cgroup_is_advisory(node):
     assert node.driver.read_notes() == []
 
 
-async def test_without_the_hosts_cgroups_nothing_is_tried(node, caplog):
+async def test_no_limit_is_set_without_host_cgroups(node, caplog):
     caplog.set_level("INFO")
     (node.root / "sys/fs/cgroup/cgroup.controllers").unlink()
     node.start(main=(Share("GPU-0", 3 * GIB),))
@@ -181,7 +181,7 @@ async def test_without_the_hosts_cgroups_nothing_is_tried(node, caplog):
 
 
 @pytest.mark.parametrize("cards", [(), (AMD,)])
-async def test_no_limit_is_set_if_none_is_configured(node, cards):
+async def test_no_limit_is_set_if_limits_are_disabled(node, cards):
     node.enforcer = node.make_enforcer(cgroup_limits=False)
     limits = with_dmem(node)
     node.start(main=(Share(cards[0].card.id if cards else "GPU-0", 3 * GIB),))
@@ -190,7 +190,7 @@ async def test_no_limit_is_set_if_none_is_configured(node, cards):
     assert limits.read_text() == ""
 
 
-async def test_a_removed_card_is_not_taken_for_a_missing_controller(node, caplog):
+async def test_removed_card_is_not_reported_as_missing_controller(node, caplog):
     caplog.set_level("INFO")
     del node.driver.cards[0]
     node.driver.write()
@@ -200,7 +200,7 @@ async def test_a_removed_card_is_not_taken_for_a_missing_controller(node, caplog
     assert "RmMemacctMode" not in caplog.text
 
 
-async def test_if_the_driver_has_no_limits_mps_enforces_them(node):
+async def test_mps_enforces_shares_if_driver_does_not_support_limits(node):
     node.driver.failures["nvmlDeviceSetMemoryLimits_v1"] = pynvml.NVML_ERROR_NOT_SUPPORTED
     node.driver.write()
     node.start(main=(Share("GPU-0", 3 * GIB),))
@@ -216,7 +216,7 @@ def with_dmem(node):
     return node.folder / "dmem.max"
 
 
-async def test_only_limits_that_the_kernel_confirms_count_as_enforced(node):
+async def test_only_dmem_limits_confirmed_by_kernel_are_enforced(node):
     node.start(main=(Share("a", 4 * GIB),))
     assert await node.look(AMD) == {}
     limits = with_dmem(node)
@@ -224,7 +224,7 @@ async def test_only_limits_that_the_kernel_confirms_count_as_enforced(node):
     assert limits.read_text() == f"drm/0000:03:00.0/vram0 {4 * GIB}\n"
 
 
-async def test_a_card_whose_profile_does_not_name_dmem_is_not_limited_by_it(node):
+async def test_card_is_not_limited_by_dmem_without_profile_entry(node):
     node.start(main=(Share("a", 4 * GIB),))
     limits = with_dmem(node)
     assert await node.look(replace(AMD, profile=msgspec.structs.replace(AMD.profile, enforcement=()))) == {}

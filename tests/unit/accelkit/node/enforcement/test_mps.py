@@ -50,7 +50,7 @@ def find(tmp_path):
     return find
 
 
-def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, find):
+def test_running_mps_daemon_enforces_shares_of_nvidia_cards(daemon, find):
     assert find(card()) is None
     daemon()
     assert find(card()) == "mps"
@@ -59,7 +59,7 @@ def test_shares_of_a_card_are_enforced_by_an_mps_daemon_that_runs(daemon, find):
     assert find(card(uuid=None)) is None
 
 
-def test_a_daemon_may_have_its_folders_elsewhere(daemon, find):
+def test_mps_daemon_is_found_in_configured_folders(daemon, find):
     daemon("run/mps")
     assert find(card()) is None
     assert find(card(), MpsFolders("/run/mps", "/run/mps/shm")) == "mps"
@@ -91,13 +91,13 @@ SPOILT = {
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
-def test_a_daemon_with_an_unexpected_folder_enforces_nothing(daemon, find, spoil):
+def test_mps_daemon_with_unexpected_folder_is_ignored(daemon, find, spoil):
     spoil(daemon())
     assert find(card()) is None
 
 
 @pytest.mark.parametrize("process", [{"command": "bash"}, {"environ": "A=" + "x" * 2**20}], ids=["dead", "endless"])
-def test_a_process_that_is_not_a_daemon_enforces_nothing(daemon, find, process):
+def test_process_that_is_not_mps_daemon_is_ignored(daemon, find, process):
     daemon(**process)
     assert find(card()) is None
 
@@ -106,18 +106,18 @@ def test_a_process_that_is_not_a_daemon_enforces_nothing(daemon, find, process):
     ("visible", "found"),
     [("GPU-abcd1234-1", "mps"), ("GPU-ffff,GPU-abcd", "mps"), ("GPU-ffff", None), ("0,1", None), ("", None)],
 )
-def test_a_daemon_enforces_shares_of_the_cards_that_it_certainly_serves(daemon, find, visible, found):
+def test_mps_daemon_enforces_only_cards_in_its_visible_devices(daemon, find, visible, found):
     daemon(environ=f"PATH=/bin\0CUDA_VISIBLE_DEVICES={visible}\0")
     assert find(card()) == found
 
 
-def test_a_daemon_whose_cards_cannot_be_read_enforces_nothing(daemon, find, tmp_path):
+def test_mps_daemon_with_unreadable_environment_is_ignored(daemon, find, tmp_path):
     daemon()
     (tmp_path / "proc/42/environ").unlink()
     assert find(card()) is None
 
 
-def test_shared_memory_that_a_client_has_replaced_by_a_link_is_not_used(daemon, find, tmp_path):
+def test_symbolic_link_as_mps_shared_memory_is_not_used(daemon, find, tmp_path):
     pipes = daemon()
     (pipes / "shm").rename(pipes / "was")
     (tmp_path / "etc").mkdir()
@@ -128,14 +128,14 @@ def test_shared_memory_that_a_client_has_replaced_by_a_link_is_not_used(daemon, 
     assert find(card()) is None
 
 
-def test_the_folders_of_mps_may_lie_behind_a_link_of_the_host(daemon, find, tmp_path):
+def test_mps_folders_behind_host_link_are_used(daemon, find, tmp_path):
     daemon("run/mps")
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
     assert find(card(), MpsFolders("/var/run/mps", "/var/run/mps/shm")) == "mps"
 
 
-def test_a_client_of_mps_gets_the_limits_of_its_own_cards_by_uuid():
+def test_mps_environment_has_limits_by_uuid():
     assert build_mps_environment({SECOND: GIB, FIRST: 8 * GIB}, FOLDERS) == {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"{FIRST}=8192M,{SECOND}=1024M",
         "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps",
@@ -143,12 +143,12 @@ def test_a_client_of_mps_gets_the_limits_of_its_own_cards_by_uuid():
 
 
 @pytest.mark.parametrize(("amount", "limit"), [(2 * MIB - 1, "1M"), (100_000_000, "95M"), (1, "1M")])
-def test_a_limit_is_rounded_down_but_never_to_nothing(amount, limit):
+def test_mps_limit_is_rounded_down_but_not_to_zero(amount, limit):
     environment = build_mps_environment({FIRST: amount}, FOLDERS)
     assert environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"{FIRST}={limit}"
 
 
-def test_a_client_of_mps_reaches_the_daemon_and_shares_memory_with_it_alone():
+def test_mps_client_uses_configured_pipe_and_shared_memory():
     folders = MpsFolders("/run/mps", "/run/mps-memory")
     assert build_mps_environment({FIRST: GIB}, folders)["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
     assert list_mps_mounts(folders) == {"/run/mps": "/run/mps", "/dev/shm": "/run/mps-memory"}

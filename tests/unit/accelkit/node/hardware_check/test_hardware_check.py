@@ -44,7 +44,7 @@ def missing(host):
     return [each["what"] for each in read(host)["missing"]]
 
 
-def test_a_machine_with_all_of_it_misses_nothing(host):
+def test_machine_with_all_requirements_has_no_missing_items(host):
     report = read(host)
     (card,) = report["cards"]
     assert report["missing"] == []
@@ -56,14 +56,14 @@ def test_a_machine_with_all_of_it_misses_nothing(host):
     ]
 
 
-def test_people_read_a_table(host):
+def test_default_output_is_a_table(host):
     text = check(host)
     assert "NVIDIA's driver: 615.71.09" in text
     assert "1, 3 GiB" in text
     assert text.count("nvml") == 2
 
 
-def test_a_daemon_of_mps_is_found_where_it_was_started(host):
+def test_mps_daemon_is_found_in_configured_folder(host):
     (write_process(host.root, 9, "nvidia-cuda-mps-control"[:15], cgroup="/") / "environ").touch()
     host.write("run/mps/nvidia-cuda-mps-control.pid", "9")
     host.write("run/mps/control", "")
@@ -83,7 +83,7 @@ def test_a_driver_without_memory_limits_is_reported(host):
     assert missing(host) == ["no memory limits on card GPU-1: the card is in MIG mode"]
 
 
-def test_a_machine_without_the_driver_is_told_the_next_step(host):
+def test_missing_driver_is_reported(host):
     host.driver.path.unlink()
     report = read(host)
     assert report["nvidia_driver"] is None
@@ -91,7 +91,7 @@ def test_a_machine_without_the_driver_is_told_the_next_step(host):
     assert "the memory of card" in report["missing"][1]["what"]
 
 
-def test_a_card_that_is_not_well_and_cgroups_that_are_not_there_are_reported(host):
+def test_unhealthy_card_and_missing_cgroups_are_reported(host):
     (host.root / "sys/fs/cgroup/cgroup.controllers").unlink()
     (host.find_device_folder(host.bdf) / "config").write_bytes(4 * b"\xff")
     assert missing(host) == [
@@ -100,7 +100,7 @@ def test_a_card_that_is_not_well_and_cgroups_that_are_not_there_are_reported(hos
     ]
 
 
-def test_a_machine_without_cards_is_no_error(tmp_path):
+def test_machine_without_cards_is_not_an_error(tmp_path):
     (tmp_path / "proc/7/fd").mkdir(parents=True)
     done = CliRunner().invoke(main, ["hardware-check", "--host-root", str(tmp_path), "-o", "json"])
     assert json.loads(done.stdout)["missing"][0]["what"] == "no card was found"

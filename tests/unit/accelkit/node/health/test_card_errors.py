@@ -60,7 +60,7 @@ def node(tmp_path):
     return Node(tmp_path)
 
 
-async def test_an_error_is_told_of_and_counted(node):
+async def test_xid_is_reported_by_event_and_counted(node):
     await node.look({"a": [79]})
     assert node.events == [
         (
@@ -72,7 +72,7 @@ async def test_an_error_is_told_of_and_counted(node):
     assert node.count("79", "drain-and-reset") == 1
 
 
-async def test_an_error_that_comes_again_and_again_is_counted_each_time_and_told_now_and_then(node):
+async def test_repeated_xid_is_counted_each_time_but_reported_at_intervals(node):
     for _ in range(10):
         await node.look({"a": [94, 94]})
     assert (len(node.events), node.count("94", "watch")) == (1, 20)
@@ -80,13 +80,13 @@ async def test_an_error_that_comes_again_and_again_is_counted_each_time_and_told
     assert len(node.events) == 2
 
 
-async def test_the_fault_of_a_program_is_counted_alone(node):
+async def test_xid_of_program_is_counted_without_event(node):
     await node.look({"a": [13]})
     assert (node.events, node.count("13", "ignore")) == ([], 1)
 
 
 @pytest.mark.parametrize("words", ["a", "0", "card0", "all", "b, a"])
-async def test_who_says_that_a_card_is_repaired_is_accepted_once(node, words):
+async def test_annotation_clears_fault_of_repaired_card_once(node, words):
     await node.look({"a": [64]})
     node.annotations[REPAIRED] = words
     await node.look()
@@ -99,9 +99,7 @@ async def test_who_says_that_a_card_is_repaired_is_accepted_once(node, words):
 @pytest.mark.parametrize(
     ("word", "status", "said"), [("GPU-9", 0, "cannot clear the fault of GPU-9"), ("a", 403, "so it is ignored")]
 )
-async def test_a_word_that_names_no_card_or_would_be_believed_for_ever_is_not_believed(
-    node, caplog, word, status, said
-):
+async def test_fault_is_kept_if_annotation_is_invalid_or_cannot_be_removed(node, caplog, word, status, said):
     await node.look({"a": [64]})
     node.annotations[REPAIRED] = word
     if status:

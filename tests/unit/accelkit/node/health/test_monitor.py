@@ -103,7 +103,7 @@ def off_the_bus(host):
         (lambda host: (host.root / NODE[1:]).unlink(), "device node /dev/gcu0 is missing"),
     ],
 )
-def test_what_lasts_makes_a_card_unhealthy_and_not_what_is_seen_once(host, worsen, reason):
+def test_problem_makes_card_unhealthy_only_at_second_check(host, worsen, reason):
     worsen(host)
     assert host.look() == (Health.HEALTHY, "")
     health, said = host.look()
@@ -119,20 +119,20 @@ def test_what_lasts_makes_a_card_unhealthy_and_not_what_is_seen_once(host, worse
         ("ras/umc_err_count", "ue: {}\nce: 9\n"),
     ],
 )
-def test_uncorrected_errors_that_go_on_make_a_card_unhealthy(host, name, worse):
+def test_repeated_uncorrected_errors_make_card_unhealthy(host, name, worse):
     host.write(name, worse.format(4))
     assert host.look() == (Health.HEALTHY, "")
     host.write(name, worse.format(6))
     assert host.look() == (Health.UNHEALTHY, f"2 uncorrected errors in {name.removeprefix('ras/')}")
 
 
-def test_errors_from_before_the_first_look_and_corrected_ones_do_not_count(host):
+def test_errors_before_first_check_and_corrected_errors_are_ignored(host):
     host.write("aer_dev_correctable", "TOTAL_ERR_COR 500\n")
     host.write("ras/umc_err_count", "ue: 0\nce: 500\n")
     assert host.look(3) == (Health.HEALTHY, "")
 
 
-def test_a_card_is_healthy_again_only_after_some_quiet_minutes(host):
+def test_card_is_healthy_again_after_five_minutes_without_problems(host):
     host.write("current_link_width", "4\n")
     assert host.look(2)[0] is Health.UNHEALTHY
     host.write("current_link_width", "16\n")
@@ -140,14 +140,14 @@ def test_a_card_is_healthy_again_only_after_some_quiet_minutes(host):
     assert host.look(2) == (Health.HEALTHY, "")
 
 
-def test_a_fault_stays_however_long_it_is_quiet(host):
+def test_fault_does_not_expire(host):
     host.report(79)
     assert host.look(1000) == (Health.UNHEALTHY, OFF_THE_BUS)
 
 
 @pytest.mark.parametrize(("xid", "mended"), [(79, True), (54, True), (64, False)])
 @pytest.mark.parametrize("start", ["machine", "driver"])
-def test_a_start_of_machine_or_driver_repairs_what_a_reset_repairs(host, xid, mended, start):
+def test_reboot_or_driver_restart_clears_faults_that_reset_repairs(host, xid, mended, start):
     host.report(xid)
     assert host.look()[0] is Health.UNHEALTHY
     if start == "machine":
@@ -158,7 +158,7 @@ def test_a_start_of_machine_or_driver_repairs_what_a_reset_repairs(host, xid, me
 
 
 @pytest.mark.parametrize("seen", ["before it is gone", "when it is gone"])
-def test_a_card_that_fell_off_the_bus_is_repaired_when_it_is_back_with_its_driver(host, seen):
+def test_fault_of_card_off_the_bus_is_cleared_when_card_and_driver_return(host, seen):
     host.report(79)
     if seen == "before it is gone":
         host.look()
@@ -176,7 +176,7 @@ def test_a_card_that_fell_off_the_bus_is_repaired_when_it_is_back_with_its_drive
     assert host.look(40)[0] is Health.HEALTHY
 
 
-def test_a_fault_of_which_nobody_knows_the_start_of_its_driver_is_not_repaired_by_knowing_it(host):
+def test_fault_with_unknown_driver_start_is_not_cleared_by_known_start(host):
     host.boot("")
     host.report(79)
     host.look()
@@ -185,14 +185,14 @@ def test_a_fault_of_which_nobody_knows_the_start_of_its_driver_is_not_repaired_b
 
 
 @pytest.mark.parametrize("xid", [13, 43, 94, 63, 154, 4711])
-def test_what_is_a_programs_or_only_to_be_watched_harms_no_card(host, xid):
+def test_xids_without_fault_do_not_make_card_unhealthy(host, xid):
     host.report(xid)
     assert host.look() == (Health.HEALTHY, "")
     assert host.monitor.take_xids() == [("c", xid)]
     assert host.monitor.take_xids() == []
 
 
-def test_of_several_faults_the_first_is_told_unless_another_is_beyond_a_reset(host):
+def test_first_fault_is_reported_unless_later_fault_requires_replacement(host):
     host.report(48, 79)
     assert "XID 48" in host.look()[1]
     host.report(64)
@@ -201,14 +201,14 @@ def test_of_several_faults_the_first_is_told_unless_another_is_beyond_a_reset(ho
     assert host.look()[1].endswith("replace the card")
 
 
-def test_what_goes_wrong_beside_a_fault_is_told_with_it(host):
+def test_other_problem_is_reported_with_fault(host):
     host.report(79)
     unbound(host)
     host.look()
     assert host.look()[1] == f"{OFF_THE_BUS}; the driver enflame is no longer bound to the card"
 
 
-def test_people_may_say_that_a_card_is_repaired(host):
+def test_clear_fault_makes_card_healthy(host):
     assert host.monitor.clear_fault("c") is False
     host.report(64)
     host.look()
@@ -217,7 +217,7 @@ def test_people_may_say_that_a_card_is_repaired(host):
     assert (host.monitor.list_faults(), host.monitor.clear_fault("other")) == ({}, False)
 
 
-def test_another_agent_goes_on_with_the_faults_of_the_one_before(host):
+def test_new_agent_restores_faults_of_former_agent(host):
     host.report(79)
     host.look()
     faults = host.monitor.list_faults()
@@ -229,25 +229,25 @@ def test_another_agent_goes_on_with_the_faults_of_the_one_before(host):
 
 
 @pytest.mark.parametrize("text", ["", "xid 79", "xid ² at x", "xid 79 at /etc"])
-def test_a_fault_that_cannot_be_read_is_none(host, text):
+def test_invalid_recorded_fault_is_ignored(host, text):
     host.monitor = HealthMonitor(host.root, nodes=lambda _: [NODE])
     host.monitor.remember_fault("c", text)
     assert host.look() == (Health.HEALTHY, "")
 
 
-def test_a_tree_that_cannot_be_read_makes_a_card_unknown_and_not_unhealthy(host):
+def test_unreadable_sysfs_makes_card_unknown_but_not_unhealthy(host):
     (host.root / "sys").rename(host.root / "elsewhere")
     assert host.look(5) == (Health.UNKNOWN, "sys/bus/pci/devices cannot be read")
 
 
-def test_an_unhealthy_card_stays_so_while_nothing_can_be_read(host):
+def test_unhealthy_card_remains_unhealthy_while_sysfs_is_unreadable(host):
     unbound(host)
     assert host.look(2)[0] is Health.UNHEALTHY
     (host.root / "sys").rename(host.root / "elsewhere")
     assert host.look(60)[0] is Health.UNHEALTHY
 
 
-def test_what_a_card_never_had_is_not_missed(tmp_path):
+def test_files_that_never_existed_are_not_required(tmp_path):
     host = Host(tmp_path)
     for name in ("driver", "config", "current_link_width"):
         (host.device / name).unlink()
@@ -255,13 +255,13 @@ def test_what_a_card_never_had_is_not_missed(tmp_path):
     assert host.look(5) == (Health.HEALTHY, "")
 
 
-def test_health_can_be_switched_off(tmp_path):
+def test_health_checks_can_be_disabled(tmp_path):
     host = Host(tmp_path, HealthChecks.NONE)
     unbound(host)
     assert host.look(5) is None
 
 
-def test_reports_of_the_driver_can_be_switched_off_alone(tmp_path):
+def test_xid_checks_can_be_disabled_separately(tmp_path):
     host = Host(tmp_path, HealthChecks.FILES)
     host.report(79)
     assert host.look(3) == (Health.HEALTHY, "")
@@ -269,7 +269,7 @@ def test_reports_of_the_driver_can_be_switched_off_alone(tmp_path):
     assert host.look(2)[0] is Health.UNHEALTHY
 
 
-def test_a_card_whose_device_nodes_are_not_known_takes_nobody(tmp_path):
+def test_card_with_unknown_device_nodes_is_unhealthy(tmp_path):
     host = Host(tmp_path)
 
     def unknown(_found):
@@ -279,7 +279,7 @@ def test_a_card_whose_device_nodes_are_not_known_takes_nobody(tmp_path):
     assert host.look(2) == (Health.UNHEALTHY, "the device nodes of card c are not known")
 
 
-def test_a_card_that_another_driver_has_takes_nobody(tmp_path):
+def test_card_bound_to_driver_of_another_vendor_is_unhealthy(tmp_path):
     host = Host(tmp_path)
     host.found = replace(host.found, driver="vfio-pci", profile=load_profiles()["nvidia"])
     health, reason = host.look(2)
@@ -287,7 +287,7 @@ def test_a_card_that_another_driver_has_takes_nobody(tmp_path):
     assert reason == "the driver vfio-pci is bound to the card, which is not the vendor's (nvidia)"
 
 
-def test_what_the_driver_tells_of_a_card_it_tells_of_all_of_its_parts(host):
+def test_xid_of_card_makes_its_parts_unhealthy(host):
     host.found = replace(host.found, part_of="GPU-parent")
     host.reports = {"GPU-parent": (79,)}
     assert host.monitor.observe([host.found])["c"][0] is Health.UNHEALTHY

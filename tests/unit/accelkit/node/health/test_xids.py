@@ -64,7 +64,7 @@ def hear(driver, watch, xid):
     poll_until(heard)
 
 
-def test_xids_are_told_once_by_uuid_in_their_order(driver, watch):
+def test_xids_are_returned_once_by_uuid_in_order(driver, watch):
     listening = watch()
     driver.raise_xid(BDFS[1], 48)
     driver.raise_xid(BDFS[0], 13)
@@ -73,7 +73,7 @@ def test_xids_are_told_once_by_uuid_in_their_order(driver, watch):
     assert listening.take() == {}
 
 
-def test_a_card_that_is_lost_and_does_not_say_its_name_any_more_is_reported(driver, watch):
+def test_xid_of_lost_card_without_readable_uuid_is_returned(driver, watch):
     listening = watch()
     driver.failures["nvmlDeviceGetUUID"] = pynvml.NVML_ERROR_GPU_IS_LOST
     driver.write()
@@ -81,7 +81,7 @@ def test_a_card_that_is_lost_and_does_not_say_its_name_any_more_is_reported(driv
     assert take(listening, 1) == {"GPU-0": [79]}
 
 
-def test_a_driver_that_went_and_came_back_is_listened_to_again(driver, watch, caplog):
+def test_watch_resumes_after_driver_recovers(driver, watch, caplog):
     caplog.set_level("INFO")
     listening = watch()
     driver.failures["nvmlEventSetWait_v2"] = pynvml.NVML_ERROR_UNKNOWN
@@ -93,7 +93,7 @@ def test_a_driver_that_went_and_came_back_is_listened_to_again(driver, watch, ca
 
 
 @pytest.mark.parametrize("call", ["nvmlDeviceRegisterEvents", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
-def test_a_card_that_reports_no_xids_silences_no_other_and_is_asked_again(driver, watch, monkeypatch, caplog, call):
+def test_unwatchable_card_does_not_block_other_cards_and_is_retried(driver, watch, monkeypatch, caplog, call):
     asked = getattr(pynvml, call)
     refuses = True
 
@@ -112,7 +112,7 @@ def test_a_card_that_reports_no_xids_silences_no_other_and_is_asked_again(driver
     assert caplog.text.count("does not report XIDs: Not Supported") == 1
 
 
-def test_where_no_card_reports_xids_none_is_held_open(driver, watch, monkeypatch):
+def test_library_is_closed_if_no_card_reports_xids(driver, watch, monkeypatch):
     ended = []
     shut_down = pynvml.nvmlShutdown
     monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: ended.append(1) or shut_down())
@@ -123,7 +123,7 @@ def test_where_no_card_reports_xids_none_is_held_open(driver, watch, monkeypatch
 
 
 @pytest.mark.parametrize("call", ["nvmlEventSetWait_v2", "nvmlEventSetCreate"])
-def test_an_answer_that_nobody_foresaw_ends_no_listening(driver, watch, monkeypatch, caplog, call):
+def test_unexpected_error_does_not_end_watch(driver, watch, monkeypatch, caplog, call):
     answer = getattr(pynvml, call)
 
     def fail(*_):
@@ -136,7 +136,7 @@ def test_an_answer_that_nobody_foresaw_ends_no_listening(driver, watch, monkeypa
     assert f"KeyError: '{call}'" in caplog.text
 
 
-def test_a_report_of_a_card_that_nobody_knows_is_logged(driver, watch, monkeypatch, caplog):
+def test_xid_of_unknown_card_is_logged(driver, watch, monkeypatch, caplog):
     listening = watch()
     wait = pynvml.nvmlEventSetWait_v2
 
@@ -150,7 +150,7 @@ def test_a_report_of_a_card_that_nobody_knows_is_logged(driver, watch, monkeypat
     assert take(listening, 1) == {"GPU-0": [48]}
 
 
-def test_what_an_xid_asks_for_stands_in_the_log(driver, watch, caplog):
+def test_action_of_xid_is_logged(driver, watch, caplog):
     caplog.set_level("INFO")
     listening = watch()
     driver.raise_xid(BDFS[0], 43)
@@ -165,7 +165,7 @@ def test_what_an_xid_asks_for_stands_in_the_log(driver, watch, caplog):
     ]
 
 
-def test_a_library_that_comes_later_is_listened_to(driver, watch):
+def test_watch_starts_when_library_is_found_later(driver, watch):
     asked, listening = (
         [],
         watch(listens=False, load=lambda: asked.append(1) or (load_nvml() if len(asked) > 2 else None)),
@@ -174,13 +174,13 @@ def test_a_library_that_comes_later_is_listened_to(driver, watch):
     assert len(asked) == 3
 
 
-def test_without_the_library_there_is_nothing_to_wait_for(watch):
+def test_watch_without_library_returns_no_xids(watch):
     listening = watch(listens=False, load=lambda: None)
     listening.stop()
     assert listening.take() == {}
 
 
-def test_what_nobody_takes_is_not_kept_for_ever(driver, watch):
+def test_number_of_unread_xids_is_bounded(driver, watch):
     listening = watch()
     for number in range(200):
         driver.raise_xid(BDFS[0], 1000 + number)

@@ -14,7 +14,7 @@ def cards(vendor, count, model, memory=16, **more):
     return [Card(f"{vendor}-{n}", vendor, model, amount, index=n, minor=n, **more) for n in range(count)]
 
 
-def test_cards_are_counted_for_all_and_by_vendor_with_the_vendors_own_keys():
+def test_cards_are_labelled_in_total_and_by_vendor():
     assert build_card_labels([*cards("nvidia", 2, "NVIDIA H200", 141), *cards("amd", 1, "MI300X", 192)], PROFILES) == {
         "accelkit.io/cards.count": "3",
         "accelkit.io/cards.memory": "474",
@@ -32,12 +32,12 @@ def test_cards_are_counted_for_all_and_by_vendor_with_the_vendors_own_keys():
     }
 
 
-def test_memory_that_is_not_known_of_all_cards_is_not_said():
+def test_memory_label_is_omitted_if_memory_of_a_card_is_unknown():
     found = build_card_labels([*cards("nvidia", 1, "H200"), *cards("nvidia", 1, "H200", None)], PROFILES)
     assert not [key for key in found if key.endswith("memory")]
 
 
-def test_intels_cards_are_numbered_and_placed():
+def test_intel_cards_are_labelled_with_numbers_and_numa_nodes():
     one, two = cards("intel", 2, "Max 1550", numa=0), cards("intel", 4, "Max 1550", numa=1)[2:]
     found = build_card_labels([*one, *two], PROFILES)
     assert found["gpu.intel.com/cards"] == "card0.card1.card2.card3"
@@ -45,12 +45,12 @@ def test_intels_cards_are_numbered_and_placed():
     assert found["gpu.intel.com/numa-gpu-map"] == "0-0.1_1-2.3"
 
 
-def test_cards_whose_numbers_are_not_known_have_no_labels_of_numbers():
+def test_cards_without_known_numbers_have_no_number_labels():
     unnumbered = [Card("a", "intel", "Max 1550", 16 * GIB, numa=0)]
     assert not [key for key in build_card_labels(unnumbered, PROFILES) if key.startswith("gpu.intel.com/")]
 
 
-def test_a_vendor_without_a_profile_has_our_labels_alone():
+def test_vendor_without_profile_has_only_accelkit_labels():
     assert set(build_card_labels(cards("new", 1, "X"), PROFILES)) == {
         "accelkit.io/cards.count",
         "accelkit.io/cards.memory",
@@ -60,12 +60,12 @@ def test_a_vendor_without_a_profile_has_our_labels_alone():
     }
 
 
-def test_a_node_without_cards_has_no_labels_of_them():
+def test_node_without_cards_has_no_card_labels():
     assert build_card_labels([], PROFILES) == {}
 
 
 @given(st.text(alphabet="0123456789.", min_size=1, max_size=400))
-def test_a_long_value_is_put_together_again(text):
+def test_parts_of_split_label_value_restore_value(text):
     parts = split_value("gpu.intel.com/gpu-numbers", text)
     assert all(len(part) <= 63 for part in parts.values())
     first, *others = parts.values()

@@ -55,7 +55,7 @@ def labels(cluster, tmp_path):
     return NodeLabels(cluster.api, "n", "accelkit", tmp_path, clock=iter(range(0, 10**6, 100)).__next__)
 
 
-async def test_without_nfd_labels_and_their_record_are_written_in_one_patch(cluster, labels):
+async def test_labels_and_record_are_written_in_one_patch_without_nfd(cluster, labels):
     await labels.update([CARD])
     assert cluster.labels["accelkit.io/cards.count"] == "1"
     assert cluster.labels["feature.node.kubernetes.io/kernel-version.major"] == "6"
@@ -64,7 +64,7 @@ async def test_without_nfd_labels_and_their_record_are_written_in_one_patch(clus
     assert cluster.writes == 1
 
 
-async def test_with_nfd_it_is_asked_to_write_them(cluster, labels):
+async def test_feature_labels_are_written_to_node_feature_with_nfd(cluster, labels):
     cluster.install_nfd()
     await labels.update([CARD])
     assert cluster.labels["accelkit.io/cards.count"] == "1"
@@ -78,14 +78,14 @@ async def test_with_nfd_it_is_asked_to_write_them(cluster, labels):
     assert cluster.writes == writes
 
 
-async def test_a_label_that_somebody_else_has_set_is_not_asked_for(cluster, labels):
+async def test_label_of_another_client_is_not_added_to_node_feature(cluster, labels):
     cluster.install_nfd()
     cluster.labels["feature.node.kubernetes.io/kernel-version.major"] = "5"
     await labels.update([CARD])
     assert "feature.node.kubernetes.io/kernel-version.major" not in cluster.feature
 
 
-async def test_what_is_not_there_any_more_is_not_asked_for(cluster, labels, tmp_path):
+async def test_undetected_feature_label_is_removed_from_node_feature(cluster, labels, tmp_path):
     cluster.install_nfd()
     await labels.update([CARD])
     (tmp_path / "proc/sys/kernel/osrelease").write_text("none\n")
@@ -94,7 +94,7 @@ async def test_what_is_not_there_any_more_is_not_asked_for(cluster, labels, tmp_
     assert list(cluster.feature) == ["feature.node.kubernetes.io/kernel-version.full"]
 
 
-async def test_labels_are_looked_at_once_a_minute(cluster, tmp_path):
+async def test_labels_are_compared_once_a_minute(cluster, tmp_path):
     times = iter([0, 59, 60, 60])
     labels = NodeLabels(cluster.api, "n", "", tmp_path, clock=times.__next__)
     await labels.update([CARD])
@@ -105,14 +105,14 @@ async def test_labels_are_looked_at_once_a_minute(cluster, tmp_path):
     assert cluster.labels["accelkit.io/cards.count"] == "1"
 
 
-async def test_what_the_api_server_refuses_is_said_once(cluster, labels, caplog):
+async def test_api_error_is_logged_once(cluster, labels, caplog):
     cluster.api.fail(ApiError("away"), times=None)
     for _ in range(2):
         await labels.update([CARD])
     assert [record.message for record in caplog.records] == ["cannot write the labels of this node: away"]
 
 
-async def test_a_node_that_changes_while_it_is_looked_at_is_not_written(cluster, labels, caplog):
+async def test_node_changed_during_update_is_not_overwritten(cluster, labels, caplog):
     cluster.api.after.append(lambda request: cluster.labels.update(other="y") if request.method == "GET" else None)
     await labels.update([CARD])
     assert cluster.labels == {"mine": "x", "other": "y"}

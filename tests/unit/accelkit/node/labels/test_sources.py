@@ -21,7 +21,7 @@ def device(root, name, number, vendor, **files):
         (folder / file).write_text(f"{text}\n")
 
 
-def test_devices_that_people_select_by_are_named_by_class_and_vendor_and_by_vendor(tmp_path):
+def test_relevant_pci_devices_are_labelled_by_class_and_vendor(tmp_path):
     device(tmp_path, "0000:19:00.0", "0x030200", "0x10de", sriov_totalvfs="16")
     device(tmp_path, "0000:1a:00.0", "0x020700", "0x15b3", sriov_totalvfs="0")
     device(tmp_path, "0000:1b:00.0", "0x120000", "0x10ee")
@@ -38,14 +38,14 @@ def test_devices_that_people_select_by_are_named_by_class_and_vendor_and_by_vend
     }
 
 
-def test_a_device_that_has_just_gone_hides_no_other(tmp_path):
+def test_device_without_files_does_not_affect_other_devices(tmp_path):
     device(tmp_path, "0000:19:00.0", "0x030200", "0x10de")
     (tmp_path / "sys/bus/pci/devices/0000:1a:00.0").mkdir()
     assert set(short(read_pci_labels(tmp_path))) == {"pci-0302_10de.present", "pci-10de.present"}
 
 
 @pytest.mark.parametrize("source", [read_pci_labels, read_cpu_labels, read_kernel_labels, read_system_labels])
-def test_what_cannot_be_read_is_not_nothing(tmp_path, source):
+def test_unreadable_source_returns_none(tmp_path, source):
     assert source(tmp_path) is None
 
 
@@ -59,13 +59,13 @@ def test_what_cannot_be_read_is_not_nothing(tmp_path, source):
         ("Features\t: fp asimd sve i8mm evtstrm", {"ASIMD", "SVE", "I8MM"}),
     ],
 )
-def test_flags_of_the_processor_have_nfds_names(tmp_path, line, expected):
+def test_cpu_flags_are_labelled_with_nfd_names(tmp_path, line, expected):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text(f"processor : 0\n{line}\n\nprocessor : 1\n{line}\n")
     assert set(short(read_cpu_labels(tmp_path))) == {f"cpu-cpuid.{name}" for name in expected}
 
 
-def test_the_kernel_is_named_whole_and_in_parts(tmp_path):
+def test_kernel_version_is_labelled_in_full_and_in_parts(tmp_path):
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/osrelease").write_text("6.14.3-rc1+deb#x\n")
     assert short(read_kernel_labels(tmp_path)) == {
@@ -80,7 +80,7 @@ def test_the_kernel_is_named_whole_and_in_parts(tmp_path):
     ("version", "parts"),
     [("22.04", {"VERSION_ID.major": "22", "VERSION_ID.minor": "04"}), ("12", {"VERSION_ID.major": "12"}), ("", {})],
 )
-def test_the_system_is_named_with_its_version(tmp_path, version, parts):
+def test_operating_system_is_labelled_with_version(tmp_path, version, parts):
     (tmp_path / "etc").mkdir()
     lines = 'NAME="Any Linux"\nID=any\n' + (f'VERSION_ID="{version}"\n' if version else "")
     (tmp_path / "etc/os-release").write_text(lines)
@@ -91,5 +91,5 @@ def test_the_system_is_named_with_its_version(tmp_path, version, parts):
 @pytest.mark.parametrize(
     ("text", "value"), [("NVIDIA H200 NVL", "NVIDIA-H200-NVL"), (" (x) ", "x"), ("é" * 3, None), ("a" * 70, "a" * 63)]
 )
-def test_values_are_what_labels_take(text, value):
+def test_to_label_value_returns_valid_value_or_none(text, value):
     assert to_label_value(text) == value

@@ -34,18 +34,18 @@ def look(tmp_path):
     return lambda paths=PATHS, bdfs=BDFS: find_card_processes(tmp_path, paths, bdfs)
 
 
-def test_a_process_is_on_the_card_whose_node_it_has_open(process, look):
+def test_process_is_found_on_card_whose_node_is_open(process, look):
     process(7, {0: "/dev/null", 5: "/dev/nvidia1"}, pod=UID)
     process(8, {0: "/dev/null", 3: "/dev/nvidiactl"})
     assert look() == Processes((CardProcess("b", 7, "python3", UID, None),), 0)
 
 
-def test_a_process_may_be_on_several_cards(process, look):
+def test_process_may_use_several_cards(process, look):
     process(7, {4: "/dev/nvidia1", 5: "/dev/dri/renderD128", 6: "/dev/nvidia1"})
     assert [(each.card, each.memory_bytes) for each in look().found] == [("a", None), ("b", None)]
 
 
-def test_a_card_under_another_name_is_known_by_its_device_number(process, look, tmp_path):
+def test_renamed_device_node_is_matched_by_device_number(process, look, tmp_path):
     # Two names of one character device, which everybody may look at.
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia1").symlink_to("/dev/zero")
@@ -54,14 +54,14 @@ def test_a_card_under_another_name_is_known_by_its_device_number(process, look, 
     assert [(each.card, each.pid) for each in look().found] == [("b", 7)]
 
 
-def test_a_name_is_no_proof_where_device_numbers_differ(process, look, tmp_path):
+def test_path_does_not_match_if_device_number_differs(process, look, tmp_path):
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia1").symlink_to("/dev/zero")
     process(7, {5: "/dev/nvidia1"})
     assert look().found == ()
 
 
-def test_one_family_of_keys_is_counted_and_the_regions_of_the_card_are_added_up(process, look):
+def test_regions_of_preferred_fdinfo_key_are_added(process, look):
     lines = [
         "drm-total-vram0:\t9 MiB",
         "drm-resident-vram0:\t3 MiB",
@@ -84,19 +84,19 @@ def test_one_family_of_keys_is_counted_and_the_regions_of_the_card_are_added_up(
         ("drm-resident-system0:\t4 KiB", None),
     ],
 )
-def test_an_amount_that_cannot_be_read_is_unknown_and_not_none(process, look, line, memory_bytes):
+def test_fdinfo_memory_is_read_in_bytes_or_unknown(process, look, line, memory_bytes):
     process(7, {5: ("/dev/dri/card0", fdinfo(3, line))})
     assert look().found[0].memory_bytes == memory_bytes
 
 
-def test_a_client_counts_once_however_often_it_is_open(process, look):
+def test_client_with_several_open_files_counts_once(process, look):
     info = fdinfo(3, "drm-resident-vram:\t4 MiB")
     other = fdinfo(4, "drm-resident-vram:\t1 MiB")
     process(7, {5: ("/dev/dri/card0", info), 6: ("/dev/dri/renderD128", info), 9: ("/dev/dri/card0", other)})
     assert look().found[0].memory_bytes == 5 * MIB
 
 
-def test_workers_that_a_process_of_a_pod_has_started_do_not_count_its_memory_again(process, look):
+def test_client_shared_by_processes_of_one_pod_counts_once(process, look):
     info = fdinfo(3, "drm-resident-vram:\t4 MiB")
     for pid in (12, 9):
         process(pid, {5: ("/dev/dri/card0", info)}, pod=UID)
@@ -104,13 +104,13 @@ def test_workers_that_a_process_of_a_pod_has_started_do_not_count_its_memory_aga
     assert [(each.pid, each.memory_bytes) for each in look().found] == [(9, 4 * MIB), (12, 0), (20, 4 * MIB)]
 
 
-def test_a_card_whose_nodes_are_not_known_is_known_by_its_address(process, look):
+def test_card_with_unknown_nodes_is_matched_by_pci_address(process, look):
     process(7, {5: ("/dev/dri/renderD130", fdinfo(3, "drm-resident-vram:\t4 MiB"))})
     process(8, {5: ("/dev/dri/renderD131", fdinfo(3, bdf="0000:99:00.0"))})
     assert [(each.card, each.pid) for each in look(paths={}).found] == [("a", 7)]
 
 
-def test_a_process_that_is_vanishing_is_no_error(process, look):
+def test_process_that_ends_during_scan_is_ignored(process, look):
     (process(7, {5: "/dev/nvidia1"}) / "cgroup").unlink()
     (process(8, {5: "/dev/nvidia1"}) / "comm").unlink()
     for file in (process(9, {5: "/dev/nvidia1"}) / "fd").iterdir():
@@ -119,7 +119,7 @@ def test_a_process_that_is_vanishing_is_no_error(process, look):
     assert look() == Processes((), 0)
 
 
-def test_a_process_that_cannot_be_looked_at_is_counted_and_hides_no_other(process, look):
+def test_unreadable_process_is_counted_and_does_not_hide_other_processes(process, look):
     folder = process(7, {})
     (folder / "fd").rmdir()
     # What cannot be listed; permissions would not stop the tests of a superuser.
@@ -130,7 +130,7 @@ def test_a_process_that_cannot_be_looked_at_is_counted_and_hides_no_other(proces
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one process", "many processes"])
-def test_a_pod_with_too_many_open_files_delays_no_scan_and_hides_no_other(process, look, monkeypatch, shared):
+def test_pod_with_too_many_open_files_is_reported_and_scan_continues(process, look, monkeypatch, shared):
     monkeypatch.setattr(scan, "_MAX_FILES", 10)
     for pid in (1, 2, 3):
         process(pid, dict.fromkeys(range(30 if shared else 4), "/dev/null"), pod=UID)
@@ -138,7 +138,7 @@ def test_a_pod_with_too_many_open_files_delays_no_scan_and_hides_no_other(proces
     assert look() == Processes((CardProcess("b", 7, "python3", OTHER, None),), 0, (UID,))
 
 
-def test_the_cards_among_the_files_that_were_read_are_found(process, look, monkeypatch):
+def test_cards_among_files_read_before_limit_are_found(process, look, monkeypatch):
     monkeypatch.setattr(scan, "_MAX_FILES", 10)
     process(7, dict.fromkeys(range(30), "/dev/nvidia1"), pod=UID)
     assert look() == Processes((CardProcess("b", 7, "python3", UID, None),), 0, (UID,))
@@ -148,7 +148,7 @@ def test_the_cards_among_the_files_that_were_read_are_found(process, look, monke
     ("file_system", "asked"),
     [("tmpfs", True), ("devtmpfs", True), ("nfs4", False), ("fuse.x", False), ("overlay", False), (None, False)],
 )
-def test_no_file_system_that_a_tenant_can_serve_is_asked(process, look, monkeypatch, file_system, asked):
+def test_device_number_is_read_only_on_trusted_file_systems(process, look, monkeypatch, file_system, asked):
     """An NFS server that does not answer, mounted below /dev of a container, would block the scan for good."""
     seen = []
     monkeypatch.setattr(scan, "_read_device_number", seen.append)
@@ -161,7 +161,7 @@ def test_no_file_system_that_a_tenant_can_serve_is_asked(process, look, monkeypa
     assert (folder / "fd/5" in seen) is asked
 
 
-def test_without_processes_nobody_can_say(look, tmp_path):
+def test_missing_process_list_is_an_error(look, tmp_path):
     with pytest.raises(DevicePluginError, match="cannot list "):
         look()
     (tmp_path / "proc").mkdir()
@@ -169,12 +169,12 @@ def test_without_processes_nobody_can_say(look, tmp_path):
         look()
 
 
-def test_a_name_that_would_disturb_a_terminal_is_made_harmless(process, look):
+def test_control_characters_in_command_are_replaced(process, look):
     process(7, {5: "/dev/nvidia1"}, command="a\x1b[2Jb")
     assert look().found[0].command == "a?[2Jb"
 
 
-def test_this_process_is_found_on_the_device_that_it_has_open(tmp_path):
+def test_own_process_is_found_on_its_open_device(tmp_path):
     # The kernel's own /proc, where links of `fd` lead to the open file.
     (tmp_path / "proc").symlink_to("/proc")
     (tmp_path / "dev").symlink_to("/dev")
@@ -208,18 +208,18 @@ STATIC = UID.replace("-", "")
         ("", None),
     ],
 )
-def test_the_pod_is_read_from_the_cgroup_of_any_driver_and_version(cgroup, pod_uid):
+def test_pod_uid_is_read_from_cgroup_of_any_driver_and_version(cgroup, pod_uid):
     assert find_pod_uid(cgroup + "\n") == pod_uid
 
 
-def test_nvidias_library_says_what_files_do_not_and_may_name_another_card(tmp_path):
+def test_nvml_adds_memory_and_cards_to_scanned_processes(tmp_path):
     seen = Processes((CardProcess("b", 7, "python3", UID, None), CardProcess("b", 9, "bash", UID, None)), 0)
     known = Processes((CardProcess("b", 7, "python3", UID, 5), CardProcess("b", 9, "bash", UID, None)), 0)
     assert add_nvml(tmp_path, seen, {("b", 7): 5}) == known
     assert CardProcess("a", 7, "python3", UID, 5) in add_nvml(tmp_path, seen, {("a", 7): 5}).found
 
 
-def test_whose_a_process_is_that_the_library_alone_knows_everybody_may_read(process, tmp_path):
+def test_owner_of_process_reported_only_by_nvml_is_read_from_proc(process, tmp_path):
     process(7, {}, pod=UID)
     process(8, {})
     (tmp_path / "proc/8/cgroup").unlink()

@@ -91,7 +91,7 @@ def host(tmp_path):
     return Host(tmp_path)
 
 
-async def test_a_pod_that_takes_more_than_its_share_is_told_of_once_and_counted(host):
+async def test_over_use_is_reported_by_one_event_and_metric(host):
     host.pod(POD, 4)
     host.process(7, "train", pod=POD, gib=6)
     for _ in range(2):
@@ -101,7 +101,7 @@ async def test_a_pod_that_takes_more_than_its_share_is_told_of_once_and_counted(
     assert host.monitor.strange_processes == ()
 
 
-async def test_a_pod_with_too_many_open_files_is_logged_once_and_blinds_nobody(host, monkeypatch, caplog):
+async def test_pod_with_too_many_open_files_is_logged_once_and_scan_continues(host, monkeypatch, caplog):
     monkeypatch.setattr(scan, "_MAX_FILES", 1)
     host.pod(POD, 4)
     host.process(7, "train", pod=POD, gib=1)
@@ -113,7 +113,7 @@ async def test_a_pod_with_too_many_open_files_is_logged_once_and_blinds_nobody(h
     assert caplog.text.count("pod d/pod-1 has more open files than the scan reads") == 1
 
 
-async def test_no_process_is_called_harmless_where_files_of_an_unknown_pod_were_not_read(host, monkeypatch):
+async def test_strange_processes_are_unknown_if_unknown_pod_was_not_fully_read(host, monkeypatch):
     monkeypatch.setattr(scan, "_MAX_FILES", 1)
     host.process(7, "left", pod=POD, gib=1)
     host.process(8, "over", pod=POD, gib=1)
@@ -121,7 +121,7 @@ async def test_no_process_is_called_harmless_where_files_of_an_unknown_pod_were_
     assert host.monitor.strange_processes is None
 
 
-async def test_a_process_of_no_pod_is_strange_and_one_of_a_pod_without_cards_is_not(host):
+async def test_process_outside_pods_is_strange_but_process_of_pod_is_not(host):
     host.pods.take(msgspec.convert({"metadata": {"name": "m", "namespace": "d", "uid": POD}}, Pod))
     host.process(7, "monitor", pod=POD, gib=0)
     host.process(8, "miner", pod="", gib=3)
@@ -131,7 +131,7 @@ async def test_a_process_of_no_pod_is_strange_and_one_of_a_pod_without_cards_is_
     ]
 
 
-async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(host, caplog):
+async def test_strange_processes_are_unknown_without_proc(host, caplog):
     caplog.set_level("INFO")
     (host.root / "proc").rename(host.root / "elsewhere")
     for _ in range(2):
@@ -140,7 +140,7 @@ async def test_without_processes_to_see_nobody_is_called_strange_or_harmless(hos
     assert len([record for record in caplog.records if "cannot compare" in record.message]) == 1
 
 
-async def test_between_two_looks_some_time_passes(host):
+async def test_observe_is_skipped_within_interval(host):
     await host.look()
     host.process(8, "miner", pod="", gib=3)
     pass_on(host.root, host.shared, clock=lambda: host.now)
@@ -149,7 +149,7 @@ async def test_between_two_looks_some_time_passes(host):
 
 
 @pytest.mark.parametrize("late", [61, -1])
-async def test_a_scan_that_is_old_or_of_another_boot_is_none(host, caplog, late):
+async def test_outdated_or_future_scan_is_ignored(host, caplog, late):
     caplog.set_level("INFO")
     host.pod(POD, 4)
     host.process(7, "train", pod=POD, gib=6)
@@ -160,7 +160,7 @@ async def test_a_scan_that_is_old_or_of_another_boot_is_none(host, caplog, late)
     assert "cannot scan the processes on these cards: a" in caplog.text
 
 
-async def test_a_scan_that_cannot_be_read_is_none(host):
+async def test_invalid_scan_is_ignored(host):
     await host.look()
     (host.shared / "processes.json").write_text("[")
     await host.look(scan=False)
@@ -181,7 +181,7 @@ def nvidia(host, standin_nvml):
     return look
 
 
-async def test_over_use_of_nvidias_cards_is_seen_without_looking_into_other_processes(host, nvidia):
+async def test_over_use_of_nvidia_card_is_found_without_process_scan(host, nvidia):
     host.pod(POD, 4)
     host.process(7, "train", pod=POD)
     host.process(8, "miner", pod="")
@@ -190,12 +190,12 @@ async def test_over_use_of_nvidias_cards_is_seen_without_looking_into_other_proc
     assert [(each.pid, each.command) for each in host.monitor.strange_processes] == [(8, "miner")]
 
 
-async def test_a_process_that_has_ended_since_is_nobodys(host, nvidia):
+async def test_ended_process_in_nvml_report_is_ignored(host, nvidia):
     await nvidia((99, 6))
     assert (host.events, host.monitor.strange_processes) == ([], ())
 
 
-async def test_where_the_library_knows_no_card_its_silence_is_no_answer(host, nvidia, standin_nvml):
+async def test_strange_processes_are_unknown_if_nvml_fails(host, nvidia, standin_nvml):
     standin_nvml.failures["nvmlDeviceGetComputeRunningProcesses_v3"] = 3
     await nvidia((7, 6))
     assert host.monitor.strange_processes is None

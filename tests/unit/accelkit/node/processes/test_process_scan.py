@@ -25,7 +25,7 @@ def host(tmp_path):
     return tmp_path
 
 
-def test_what_one_container_sees_the_other_reads(host):
+def test_scan_is_passed_from_scanner_to_agent(host):
     agent = PassedScan(host / "shared")
     assert pass_on(host, host / "shared") is False
     agent.request(CARDS)
@@ -36,13 +36,13 @@ def test_what_one_container_sees_the_other_reads(host):
     assert agent.list_mps_daemons() == {8: "GPU-1"}
 
 
-def test_without_a_folder_nobody_is_asked():
+def test_agent_without_shared_folder_has_no_scan():
     agent = PassedScan(None)
     agent.request(CARDS)
     assert (agent.read(), agent.list_mps_daemons()) == (None, {})
 
 
-def test_what_cannot_be_seen_is_not_passed_on(host):
+def test_failed_scan_is_not_passed_on(host):
     PassedScan(host / "shared").request(CARDS)
     with pytest.raises(DevicePluginError, match="cannot list "):
         pass_on(host / "elsewhere", host / "shared")
@@ -51,7 +51,7 @@ def test_what_cannot_be_seen_is_not_passed_on(host):
         pass_on(host, host / "shared")
 
 
-def test_the_command_looks_until_it_is_ended(host):
+def test_command_scans_until_sigterm(host):
     (host / "shared/cards.json").write_bytes(msgspec.json.encode(CARDS))
     command = [sys.executable, "-m", "accelkit", "process-scan", "--folder", host / "shared", "--host-root", host]
     with subprocess.Popen(command, env=dict(os.environ)) as process:
@@ -60,7 +60,7 @@ def test_the_command_looks_until_it_is_ended(host):
         assert process.wait(30) == 0
 
 
-def test_the_command_needs_the_folder_of_its_agent(host):
+def test_command_refuses_missing_shared_folder(host):
     done = CliRunner().invoke(main, ["process-scan", "--folder", str(host / "missing")])
     assert done.exit_code == 1
     assert "is not a folder" in done.output

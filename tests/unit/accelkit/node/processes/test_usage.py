@@ -13,12 +13,12 @@ def on_card(pid, memory, pod="p", card="a", command="python3"):
 
 
 @pytest.mark.parametrize(("used", "over"), [(100, False), (110, False), (111, True)])
-def test_a_context_is_tolerated_and_no_byte_more(used, over):
+def test_memory_beyond_share_is_accepted_up_to_tolerance(used, over):
     assert bool(find_over_use([on_card(1, used)], {("p", "a"): 100}, tolerance_bytes=10)) is over
 
 
 @pytest.mark.parametrize(("beyond", "over"), [(512 * 2**20, False), (512 * 2**20 + 1, True)])
-def test_a_program_that_keeps_to_its_share_may_have_a_cuda_context(beyond, over):
+def test_default_tolerance_is_512_mib(beyond, over):
     assert bool(find_over_use([on_card(1, 4 * GIB + beyond)], {("p", "a"): 4 * GIB})) is over
 
 
@@ -46,11 +46,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("processes", "granted", "over"), CASES.values(), ids=CASES)
-def test_a_pod_is_told_of_where_its_processes_hold_more_than_its_share(processes, granted, over):
+def test_over_use_is_found_by_pod_and_card(processes, granted, over):
     assert find_over_use(processes, granted, tolerance_bytes=10, unknown={"unknown"}) == over
 
 
-def test_a_process_of_no_pod_of_the_node_is_strange():
+def test_process_without_pod_of_node_is_strange():
     processes = [on_card(1, 5, pod=None), on_card(2, None, pod="gone"), on_card(3, 5)]
     assert find_strange_processes(processes, {"p"}, SERVICES) == [
         StrangeProcess("a", 1, "python3", 5),
@@ -62,6 +62,6 @@ def test_a_process_of_no_pod_of_the_node_is_strange():
     ("memory", "pod", "strange"),
     [(None, None, False), (CONTEXT_BYTES, None, False), (CONTEXT_BYTES + 1, None, True), (None, "gone", True)],
 )
-def test_services_of_the_driver_may_have_a_context_and_no_pod_can_pass_for_one(memory, pod, strange):
+def test_driver_service_is_strange_in_pod_or_above_context_memory(memory, pod, strange):
     processes = [on_card(1, memory, pod=pod, command="nvidia-persiste")]
     assert bool(find_strange_processes(processes, (), SERVICES)) is strange

@@ -101,7 +101,7 @@ async def test_pods_that_match_the_kubelets_report_are_not_listed_again(world):
     assert world.lists == 1
 
 
-async def test_doubtful_pods_are_listed_at_most_once_in_an_interval(world, monkeypatch):
+async def test_outdated_pods_are_listed_at_most_once_per_interval(world, monkeypatch):
     monkeypatch.setattr(module, "_READ_SECONDS", 3600.0)
     world.pod("p", "a", None, admitted=False)
     await world.pods.refresh()

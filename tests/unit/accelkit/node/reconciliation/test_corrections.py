@@ -76,7 +76,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize(("pods", "awaited", "writes"), PLANS.values(), ids=PLANS)
-def test_corrections_leave_no_held_card_uncharged(pods, awaited, writes):
+def test_corrections_keep_every_held_card_charged(pods, awaited, writes):
     assert describe(plan(pods, awaited)) == writes
 
 
@@ -89,7 +89,7 @@ def test_corrections_leave_no_held_card_uncharged(pods, awaited, writes):
     ],
     ids=["both", "memory", "whole"],
 )
-def test_an_amount_that_a_pod_leaves_stays_charged_until_the_other_is_written(was, now, staying):
+def test_amount_left_by_pod_is_charged_until_other_pod_is_written(was, now, staying):
     leaving = ObservedPod("p", Assignment({"c": (was,)}), Assignment({"c": (now,)}))
     coming = observed("q", "b", "a")
     (first, second), (last,) = plan([leaving, coming], ())
@@ -98,7 +98,7 @@ def test_an_amount_that_a_pod_leaves_stays_charged_until_the_other_is_written(wa
     assert (last.uid, last.assignment, last.first) == ("p", leaving.observed, False)
 
 
-def test_containers_of_one_pod_that_swap_are_written_at_once():
+def test_swap_between_containers_of_one_pod_is_written_at_once():
     was = Assignment({"c": (Share("a", 4),), "d": (Share("b", 2),)})
     now = Assignment({"c": (Share("b", 4),), "d": (Share("a", 2),)})
     assert plan([ObservedPod("p", was, now)], []) == [[Correction("p", now, first=True)]]
@@ -191,7 +191,7 @@ def shuffle(waves, data):
 
 
 @given(containers(), st.data())
-def test_no_correction_frees_what_a_pod_really_holds(pods, data):
+def test_corrections_never_free_held_amounts(pods, data):
     node = Node(pods, data.draw(st.integers(0, len(pods)), label="the first pod that waits"))
     while node.waiting:
         # An agent may stop after any write, and pods get their devices in the meantime.
@@ -206,7 +206,7 @@ def test_no_correction_frees_what_a_pod_really_holds(pods, data):
 
 
 @given(containers(), st.data())
-def test_refused_corrections_do_not_stop_others_and_free_nothing(pods, data):
+def test_refused_corrections_do_not_block_other_pods_or_free_amounts(pods, data):
     node = Node(pods, len(pods))
     refusing, refused = data.draw(st.sets(st.sampled_from(sorted(node.pods)))) if pods else set(), set()
     while waves := node.plan(refused):
@@ -228,13 +228,13 @@ def test_refused_corrections_do_not_stop_others_and_free_nothing(pods, data):
     assert node.written == {uid: pod.shares(pod.on) for uid, pod in node.pods.items()}
 
 
-def test_a_pod_without_assignment_covers_what_a_refused_one_holds():
+def test_pod_without_assignment_covers_amounts_of_refused_pod():
     pods = [observed("p", "a", "b"), observed("q", None, "a")]
     assert describe(plan(pods, [], ["p"])) == [[("q", {"a": 2, "b": 2}, True)]]
 
 
 @given(containers(), st.integers(0, 6), st.data())
-def test_corrections_that_are_possible_while_pods_wait_are_written_at_once(pods, waiting, data):
+def test_all_possible_corrections_are_planned_at_once_while_pods_wait(pods, waiting, data):
     node = Node(pods, waiting)
     for write in shuffle(node.plan(), data):
         node.write(write)

@@ -37,14 +37,14 @@ def world():
     return World("abcd")
 
 
-async def test_an_unassigned_pod_whose_init_container_alone_requests_cards_is_recorded(world):
+async def test_unassigned_pod_with_cards_only_in_init_container_is_recorded(world):
     world.pod("p", None, init=2, app=0)
     world.recorded["uid-p"] = {"i": memory("ab")}
     await world.look()
     assert world.find_shares("p") == {"i": (Share("a", 1), Share("b", 1))}
 
 
-async def test_pods_that_swapped_are_both_corrected(world):
+async def test_swapped_pods_are_both_corrected(world):
     world.pod("p", {"c": (Share("a", 2),)}, init=0, app=2)
     world.pod("q", {"i": (Share("b", 2),)}, init=2, app=0)
     world.held["d", "p"] = {"c": memory("bb")}
@@ -62,7 +62,7 @@ async def test_checkpoint_entries_of_other_containers_and_pods_are_ignored(world
     assert world.written == []
 
 
-async def test_init_and_app_bound_past_the_extender_are_written_if_the_kubelet_reports_both(world):
+async def test_unassigned_pod_is_recorded_if_kubelet_reports_all_containers(world):
     world.pod("p", None, init=8, app=4)
     world.held["d", "p"] = {"c": memory("aaaa")}
     world.recorded["uid-p"] = {"i": memory("aaaabbbb")}
@@ -71,7 +71,7 @@ async def test_init_and_app_bound_past_the_extender_are_written_if_the_kubelet_r
     assert len(world.written) == 1
 
 
-async def test_a_partly_known_pod_is_not_written_and_logged_once(world, caplog):
+async def test_partly_reported_pod_is_not_written_and_logged_once(world, caplog):
     world.pod("p", None, init=8, app=4)
     world.held["d", "p"] = {"c": memory("aaaa")}
     await world.look(10)
@@ -91,23 +91,21 @@ async def test_a_partly_known_pod_is_not_written_and_logged_once(world, caplog):
         (2, "aabb", None),
     ],
 )
-async def test_an_init_container_held_what_the_app_containers_took_over_where_only_one_answer_is_left(
-    world, init, held, inferred
-):
+async def test_devices_of_init_container_are_inferred_if_unambiguous(world, init, held, inferred):
     world.pod("p", None, init=init, app=4)
     world.held["d", "p"] = {"c": memory(held)}
     await world.look()
     assert (world.find_shares("p") or {}).get("i") == inferred
 
 
-async def test_whole_cards_are_taken_over_too(world):
+async def test_whole_card_of_init_container_is_inferred_from_app_container(world):
     world.pod("p", None, init=1, app=1, resource=CARDS)
     world.held["d", "p"] = {"c": ContainerDevices(whole=["c"])}
     await world.look()
     assert world.find_cards("p") == {"i": ["c"], "c": ["c"]}
 
 
-async def test_nothing_is_inferred_where_a_sidecar_took_a_part(world):
+async def test_nothing_is_inferred_if_sidecar_holds_devices(world):
     world.pod("p", None, init=2, app=2, sidecar=2)
     world.held["d", "p"] = {"c": memory("aa"), "s": memory("bb")}
     await world.look()

@@ -57,7 +57,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
-def test_the_devices_of_our_resources_are_read_by_pod_and_container(folder):
+def test_devices_of_accelkit_resources_are_read_by_pod_and_container(folder):
     folder.write(
         [
             entry("u", "i", "accelkit.io/memory", {"-1": ["a.2"], "0": ["a.1"], "1": ["a.1"]}),
@@ -76,7 +76,7 @@ def test_the_devices_of_our_resources_are_read_by_pod_and_container(folder):
     assert folder.readable == 1
 
 
-def test_a_kubelet_that_gave_nothing_yet_has_none(folder, caplog):
+def test_checkpoint_that_is_missing_or_empty_has_no_devices(folder, caplog):
     assert (folder.read(), folder.readable) == ({}, 0)
     folder.write(None)
     assert (folder.read(), folder.readable) == ({}, 1)
@@ -106,7 +106,7 @@ def test_only_a_changed_file_is_read_again(folder):
         b'{"Data": {"PodDeviceEntries": ' + b"[" * 100_000,
     ],
 )
-def test_an_unreadable_file_has_no_devices_and_is_logged_once(folder, caplog, content):
+def test_unreadable_checkpoint_has_no_devices_and_is_logged_once(folder, caplog, content):
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     assert folder.read()
     folder.put(content)
@@ -117,13 +117,13 @@ def test_an_unreadable_file_has_no_devices_and_is_logged_once(folder, caplog, co
     assert (folder.read(), folder.readable) == ({"u": {"i": ContainerDevices(["a.1"])}}, 1)
 
 
-def test_a_file_without_end_is_not_read(folder, monkeypatch):
+def test_too_large_checkpoint_is_not_read(folder, monkeypatch):
     monkeypatch.setattr(kubelet_checkpoint, "_MOST_BYTES", 100)
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     assert (folder.read(), folder.readable) == ({}, 0)
 
 
-def test_neither_a_link_nor_a_pipe_is_followed(folder, tmp_path):
+def test_link_or_pipe_is_not_read_as_checkpoint(folder, tmp_path):
     other = tmp_path / "other"
     folder.write([entry("u", "i", "accelkit.io/memory", {"-1": ["a.1"]})])
     folder.path.rename(other)
@@ -134,7 +134,7 @@ def test_neither_a_link_nor_a_pipe_is_followed(folder, tmp_path):
     assert (folder.read(), folder.readable) == ({}, 0)
 
 
-def test_the_simulated_kubelet_writes_what_is_read(folder):
+def test_checkpoint_of_simulated_kubelet_is_readable(folder):
     manager = DeviceManager(clock=lambda: 0.0, grace_seconds=1.0, chance=random.Random(1))  # noqa: S311 - no secret
     manager.update_devices(MEMORY, [PluginDevice(id="a.1", numa=(0, 1)), PluginDevice(id="a.2")])
     response = AllocateResponse(

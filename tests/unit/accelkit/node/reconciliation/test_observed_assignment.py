@@ -39,16 +39,16 @@ def observe(assigned, *, order=(("c", Kind.APP),), unit_bytes=1, **held):
     ],
     ids=["another card", "several cards", "compute goes with the container", "a whole card is all of its memory"],
 )
-def test_the_kubelets_choice_is_what_the_pod_holds(assigned, held, expected):
+def test_observed_assignment_has_devices_chosen_by_kubelet(assigned, held, expected):
     assert observe({"c": assigned}, c=held) == {"c": expected}
 
 
-def test_a_pod_without_assignment_is_charged_what_it_holds():
+def test_pod_without_assignment_is_charged_held_devices():
     assert observe(None, c=ids("bbb")) == {"c": shares("bbb")}
     assert observe(None) is None
 
 
-def test_devices_are_worth_the_unit_of_their_allocation_whatever_was_assigned():
+def test_devices_count_in_unit_of_their_allocation():
     for assigned in (shares("aa", 4), (Share("a", 7),)):
         assert observe({"c": assigned}, unit_bytes=4, c=ids("bb")) == {"c": shares("bb", 4)}
 
@@ -66,7 +66,7 @@ def test_devices_of_another_plugin_are_ignored(device):
     assert observe(None, c=held) is None
 
 
-def test_an_init_container_has_the_cards_of_the_container_after_it():
+def test_init_container_has_cards_of_next_container():
     order = (("i", Kind.INIT), ("c", Kind.APP))
     assert observe({"i": shares("aaa"), "c": shares("aa")}, order=order, c=ids("bb")) == {
         "i": shares("bbb"),
@@ -74,7 +74,7 @@ def test_an_init_container_has_the_cards_of_the_container_after_it():
     }
 
 
-def test_an_init_container_keeps_its_cards_if_later_containers_have_different_ones():
+def test_init_container_keeps_its_cards_if_later_containers_have_other_cards():
     order = (("i", Kind.INIT), ("c", Kind.APP), ("d", Kind.APP))
     planned = {"i": shares("aa"), "c": shares("a"), "d": shares("a")}
     assert observe(planned, order=order, c=ids("b"), d=ids("c"))["i"] == shares("aa")
@@ -92,7 +92,7 @@ def test_only_an_init_container_passes_its_devices_on(kind):
     assert observe(planned, order=(("d", kind), ("c", Kind.APP)), c=ids("b")) == {"d": shares("a"), "c": shares("b")}
 
 
-def test_an_init_container_without_devices_gets_none():
+def test_init_container_without_assignment_has_no_shares():
     order = (("i", Kind.INIT), ("c", Kind.APP))
     assert observe({"c": shares("a")}, order=order, c=ids("b")) == {"c": shares("b")}
 

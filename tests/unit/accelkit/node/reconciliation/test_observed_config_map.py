@@ -29,7 +29,7 @@ def is_whole(api):
     )
 
 
-async def test_allocations_that_stay_the_same_are_written_once_in_an_interval(api, now, writer):
+async def test_unchanged_allocations_are_written_once_per_interval(api, now, writer):
     await writer.write(EMPTY)
     writes = len(api.writes)
     now[0] += REWRITE_SECONDS - 1
@@ -41,7 +41,7 @@ async def test_allocations_that_stay_the_same_are_written_once_in_an_interval(ap
     assert REWRITE_SECONDS <= 120
 
 
-async def test_allocations_that_change_are_written_at_once(api, writer):
+async def test_changed_allocations_are_written_at_once(api, writer):
     await writer.write(EMPTY)
     await writer.write(Allocations("n", (), ()))
     assert api.objects[PATH]["data"] == {ALLOCATIONS_KEY: encode_allocations(Allocations("n", (), ()))}
@@ -58,7 +58,7 @@ async def test_allocations_that_change_are_written_at_once(api, writer):
         {"data": {ALLOCATIONS_KEY: None}, "binaryData": {ALLOCATIONS_KEY: "AAAA"}},
     ],
 )
-async def test_a_damaged_config_map_is_repaired_though_nothing_changed(api, now, writer, damage):
+async def test_damaged_config_map_is_repaired_without_changed_allocations(api, now, writer, damage):
     await writer.write(EMPTY)
     await api.patch(PATH, damage)
     now[0] += REWRITE_SECONDS
@@ -75,7 +75,7 @@ async def test_a_deleted_config_map_is_created_again(api, now, writer):
     assert is_whole(api)
 
 
-async def test_allocations_that_could_not_be_written_are_written_at_the_next_call(api, writer):
+async def test_failed_write_is_repeated_at_next_call(api, writer):
     api.fail(ApiError("no answer"), path=PATH, times=1)
     await writer.write(EMPTY)
     assert PATH not in api.objects
@@ -83,7 +83,7 @@ async def test_allocations_that_could_not_be_written_are_written_at_the_next_cal
     assert is_whole(api)
 
 
-async def test_after_a_write_whose_answer_was_lost_the_former_allocations_are_written_again(api, writer, monkeypatch):
+async def test_allocations_are_written_again_after_lost_response(api, writer, monkeypatch):
     await writer.write(EMPTY)
     patch = api.patch
 
@@ -99,6 +99,6 @@ async def test_after_a_write_whose_answer_was_lost_the_former_allocations_are_wr
     assert is_whole(api)
 
 
-async def test_without_a_namespace_nothing_is_written(api):
+async def test_nothing_is_written_without_namespace(api):
     await AllocationsWriter(api, None, "n").write(EMPTY)
     assert api.requests == []

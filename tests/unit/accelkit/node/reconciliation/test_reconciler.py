@@ -52,7 +52,7 @@ def world():
     return World()
 
 
-async def test_the_kubelets_choice_is_written_in_one_patch_reported_and_counted(world):
+async def test_observed_devices_are_written_in_one_patch_with_event_and_metric(world):
     world.pod("p", "a", "b")
     assert await world.reconcile()
     assert [name for name, _ in world.written] == ["p"]
@@ -65,7 +65,7 @@ async def test_the_kubelets_choice_is_written_in_one_patch_reported_and_counted(
     assert len(world.written) == 1
 
 
-async def test_a_pod_bound_past_the_extender_gets_the_assignment_it_holds(world):
+async def test_pod_bound_past_extender_is_recorded_with_held_devices(world):
     world.pod("p", None, "b")
     assert await world.reconcile()
     assert world.find_cards("p") == {"c": ["b"]}
@@ -75,7 +75,7 @@ async def test_a_pod_bound_past_the_extender_gets_the_assignment_it_holds(world)
     assert (world.count("assignments_recorded"), world.count("assignment_corrections")) == (1, 0)
 
 
-async def test_the_mark_of_a_pod_bound_past_the_extender_stays_in_later_corrections(world):
+async def test_mark_of_pod_bound_past_extender_is_kept_in_later_corrections(world):
     world.pod("past-us", None, "a")
     world.pod("bound-by-us", "a", "b")
     assert await world.reconcile()
@@ -86,7 +86,7 @@ async def test_the_mark_of_a_pod_bound_past_the_extender_stays_in_later_correcti
     assert world.find_cards("past-us") == {"c": ["b"]}
 
 
-async def test_pods_that_swapped_are_corrected_without_a_gap(world):
+async def test_swapped_pods_remain_charged_during_correction(world):
     world.pod("p", "a", "b")
     world.pod("q", "b", "a")
     assert await world.reconcile()
@@ -100,7 +100,7 @@ async def test_pods_that_swapped_are_corrected_without_a_gap(world):
     assert len(world.events) == 2
 
 
-async def test_the_swap_waits_for_the_pod_that_waits(world):
+async def test_swap_is_corrected_only_after_pending_pod_is_admitted(world):
     world.pod("p", "b", "a")
     world.pod("q", "a", None, admitted=False)
     assert not await world.reconcile()
@@ -110,7 +110,7 @@ async def test_the_swap_waits_for_the_pod_that_waits(world):
     assert (world.find_cards("p"), world.find_cards("q")) == ({"c": ["a"]}, {"c": ["b"]})
 
 
-async def test_pods_that_differ_from_the_kubelets_report_are_doubtful(world):
+async def test_difference_from_kubelet_report_marks_pods_outdated(world):
     world.pod("p", "a", "a")
     assert await world.reconcile()
     assert not world.reconciler.pods_outdated
@@ -123,7 +123,7 @@ async def test_pods_that_differ_from_the_kubelets_report_are_doubtful(world):
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(404, 0), (409, 0), (0, 5)])
-async def test_a_pod_that_was_not_written_is_doubtful(world, status, seconds):
+async def test_failed_write_marks_pods_outdated(world, status, seconds):
     world.pod("p", "a", "b")
     world.api.fail(ApiError("not it", status=status), "PATCH")
     assert await world.reconcile()
@@ -134,7 +134,7 @@ async def test_a_pod_that_was_not_written_is_doubtful(world, status, seconds):
     assert world.find_cards("p") == {"c": ["b"]}
 
 
-async def test_a_constraint_that_the_kubelet_broke_stays_visible(world):
+async def test_constraint_broken_by_kubelet_is_recorded_and_reported(world):
     world.pod("p", "a", "b", request='{"c": {"model": "other"}}')
     assert await world.reconcile()
     sentence = "container c has cards of a model other than other"
@@ -149,7 +149,7 @@ async def test_another_pod_of_the_same_name_is_not_changed(world):
     assert (world.written, world.events) == ([], [])
 
 
-async def test_no_more_requests_are_sent_after_two_pods_without_answers(world):
+async def test_requests_stop_after_two_pods_without_response(world):
     for name in "pqr":
         world.pod(name, "a", "b")
     world.api.fail(ApiError("away"), "PATCH", times=None)
@@ -165,7 +165,7 @@ async def test_no_more_requests_are_sent_after_two_pods_without_answers(world):
     assert ([world.find_cards(name) for name in "pqr"], world.reconciler.uncounted) == ([{"c": ["b"]}] * 3, ())
 
 
-async def test_one_pod_without_an_answer_does_not_stop_the_others(world):
+async def test_one_pod_without_response_does_not_block_other_pods(world):
     for name in "pqr":
         world.pod(name, "a", "b")
     world.api.fail(ApiError("away"), "PATCH", "/pods/p", times=None)
@@ -175,7 +175,7 @@ async def test_one_pod_without_an_answer_does_not_stop_the_others(world):
     assert world.count_patches("/p") == 1
 
 
-async def test_two_pods_without_answers_stop_the_others_for_one_comparison(world):
+async def test_two_pods_without_response_block_other_pods_for_one_comparison(world):
     for name in "pqr":
         world.pod(name, "a", "b")
     for name in "pq":
@@ -185,7 +185,7 @@ async def test_two_pods_without_answers_stop_the_others_for_one_comparison(world
     assert world.find_cards("r") == {"c": ["b"]}
 
 
-async def test_a_dialects_annotations_without_an_answer_do_not_stop_other_pods(world):
+async def test_dialect_annotations_without_response_do_not_block_other_pods(world):
     world.use("gcushare")
     for name in "pq":
         world.pod(name, "a", "a")
@@ -205,7 +205,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("error", "reason"), REFUSALS, ids=[reason for _, reason in REFUSALS])
-async def test_a_refused_correction_does_not_stop_the_others(world, error, reason):
+async def test_refused_correction_does_not_block_other_corrections(world, error, reason):
     for name in "pqr":
         world.pod(name, "a", "b")
     world.pod("stray", None, "b")
@@ -217,7 +217,7 @@ async def test_a_refused_correction_does_not_stop_the_others(world, error, reaso
     assert world.count("assignment_correction_failures", reason=reason) == 1
 
 
-async def test_a_refused_pod_waits_twice_as_long_each_time_and_is_logged_once(world, caplog):
+async def test_wait_of_refused_pod_doubles_and_refusal_is_logged_once(world, caplog):
     world.pod("p", "a", "b")
     world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", times=None)
     tries = []
@@ -247,7 +247,7 @@ async def test_repeated_changes_of_a_refused_pod_do_not_shorten_its_wait(world):
     assert tries == [0, 15, 45, 105, 225, 465]
 
 
-async def test_the_amounts_of_a_refused_pod_stay_counted(world):
+async def test_amounts_of_refused_pod_are_counted(world):
     world.pod("p", "a", "b")
     world.pod("q", "b", "a")
     world.api.fail(ApiError("annotations: Too long", status=422), "PATCH", "/pods/p", times=None)
@@ -260,7 +260,7 @@ async def test_the_amounts_of_a_refused_pod_stay_counted(world):
     assert world.reconciler.uncounted == (Share("b", 2),)
 
 
-async def test_without_the_right_every_difference_is_logged_once_and_counted(world):
+async def test_forbidden_corrections_are_reported_once_and_counted(world):
     world.pod("p", "a", "b")
     world.pod("q", "a", "b")
     world.api.fail(ApiError("pods is forbidden", status=403), "PATCH", times=None)
@@ -335,7 +335,7 @@ async def test_changed_compute_is_restored(world):
     assert len(world.written) == 1
 
 
-async def test_a_pod_from_the_time_of_another_unit_holds_its_devices_in_that_unit(world):
+async def test_pod_started_in_former_unit_is_corrected_in_that_unit(world):
     world.pod("p", "a", "b", amount=16)
     world.pods.set_cards(NodeCards(world.node.cards, 1, (FormerUnit(8, 1_704_067_200),)))
     assert await world.reconcile()
@@ -352,7 +352,7 @@ async def test_a_pod_of_a_former_dialect_is_corrected_in_its_dialect(world):
     assert world.find("p")["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
 
 
-def test_devices_of_all_dialects_are_grouped():
+def test_devices_of_all_dialects_are_grouped_by_pod():
     answer = resources.ListPodResourcesResponse()
     given = {
         "p": (("enflame.com/gcu-memory", unit("a", 1)), ("enflame.com/gcu-memory", unit("a", 2)), ("x.com/nic", "n")),
@@ -388,7 +388,7 @@ class Meeting:
                 await self._enough.wait()
 
 
-async def test_a_slow_api_server_gets_several_corrections_at_once(world):
+async def test_corrections_are_sent_concurrently_to_slow_api_server(world):
     for name in "pqrs":
         world.pod(name, "a", "b")
     world.api.before.append(Meeting(4))
@@ -396,7 +396,7 @@ async def test_a_slow_api_server_gets_several_corrections_at_once(world):
     assert [world.find_cards(name) for name in "pqrs"] == [{"c": ["b"]}] * 4
 
 
-async def test_the_annotations_of_a_dialect_are_written_for_several_pods_at_once(world):
+async def test_dialect_annotations_are_written_concurrently(world):
     world.use("gcushare")
     for name in "pqrs":
         world.pod(name, "a", "a")
@@ -407,7 +407,7 @@ async def test_the_annotations_of_a_dialect_are_written_for_several_pods_at_once
         assert world.find(name)["metadata"]["annotations"]["enflame.com/gcu-device-assigned"] == "true"
 
 
-async def test_an_api_server_gets_few_corrections_at_once(world):
+async def test_number_of_concurrent_corrections_is_bounded(world):
     most, now = 0, 0
 
     async def arrive(request):

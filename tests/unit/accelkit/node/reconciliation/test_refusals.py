@@ -3,7 +3,7 @@ import pytest
 from accelkit.node.reconciliation.refusals import Refusals
 
 
-def test_a_deleted_pod_is_discarded():
+def test_refusal_of_deleted_pod_is_discarded():
     refusals = Refusals(lambda: 0.0)
     assert [refusals.note(uid, "forbidden") for uid in "aba"] == [True, True, False]
     refusals.keep({"b"})

@@ -13,7 +13,7 @@ def account(written, observed):
     return Account([("c", Kind.APP)], written, observed)
 
 
-def test_assigned_amounts_are_counted():
+def test_amounts_on_assigned_cards_are_not_uncounted():
     assert count_uncounted([account(on("a"), on("a"))]) == ()
 
 
@@ -21,30 +21,30 @@ def test_amounts_on_other_cards_than_assigned_are_uncounted():
     assert count_uncounted([account(on("a"), on("b", 3)), account(on("c"), on("b", 4))]) == (Share("b", 7),)
 
 
-def test_pods_that_swapped_count_for_each_other():
+def test_amounts_of_swapped_pods_offset_each_other():
     assert count_uncounted([account(on("a"), on("b")), account(on("b"), on("a", 3))]) == (Share("a", 1),)
 
 
-def test_a_pod_that_waits_will_take_the_place_of_the_one_that_took_its_own():
+def test_pending_pod_covers_amounts_on_its_assigned_card():
     assert count_uncounted([account(on("a"), on("b")), account(on("b"), None)]) == ()
 
 
-def test_amounts_kept_for_another_pod_are_counted():
+def test_moving_shares_cover_amounts_of_another_pod():
     assert count_uncounted([account(on("a"), on("b")), account(on("a", **{MOVING: (Share("b", 2),)}), on("a"))]) == ()
 
 
-def test_a_pod_without_an_assignment_is_counted_everywhere_by_the_ledger():
+def test_amounts_of_pod_without_assignment_are_not_uncounted():
     assert count_uncounted([account(None, on("b"))]) == ()
 
 
-def test_a_whole_card_and_compute_count():
+def test_whole_card_and_compute_can_be_uncounted():
     whole = Assignment({"c": (Share("b", 16, 1000, whole=True),)})
     assert count_uncounted([account(on("a"), whole)]) == (Share("b", 16, 1000, whole=True),)
     other = Assignment({"c": (Share("b", 15, 1000, whole=True),)})
     assert count_uncounted([account(other, whole)]) == ()
 
 
-def test_amounts_that_an_init_container_passes_on_count_once():
+def test_amounts_passed_on_by_init_container_count_once():
     written = Assignment({"init": (Share("a", 8),), "c": (Share("a", 4),)})
     observed = Assignment({"init": (Share("b", 8),), "c": (Share("b", 4),)})
     assert count_uncounted([Account(INIT_AND_APP, written, observed)]) == (Share("b", 8),)

@@ -69,12 +69,12 @@ async def kubelet(tmp_path, monkeypatch):
     return kubelet
 
 
-def test_nothing_is_served_where_nobody_asks_for_it(tmp_path):
+def test_no_slots_are_served_if_disabled(tmp_path):
     told = {"on_allocate": lambda: None, "build_counter": lambda _: lambda _: None}
     assert make_slot_plugins(tmp_path, PluginPods(), per_card=0, **told) == []
 
 
-async def test_each_card_has_its_slots_with_the_resource_of_its_driver(kubelet):
+async def test_each_card_has_slots_of_resource_of_its_driver(kubelet):
     assert sorted(await kubelet.devices(kubelet.i915)) == sorted(unit(name, n) for name in "ab" for n in range(3))
     assert sorted(await kubelet.devices(kubelet.xe)) == units("x", 0, 3)
     assert (kubelet.i915.endpoint, kubelet.xe.endpoint) == ("accelkit-i915.sock", "accelkit-xe.sock")
@@ -82,7 +82,7 @@ async def test_each_card_has_its_slots_with_the_resource_of_its_driver(kubelet):
     assert [each.memory_bytes for each in kubelet.pods.learned.cards.values()] == [16 * 2**30] * 4
 
 
-async def test_the_kubelet_is_offered_slots_of_the_assigned_cards(kubelet):
+async def test_slots_of_assigned_cards_are_offered(kubelet):
     kubelet.pods.listed = [
         pod("late", created="2", c=["a"]),
         pod("early", created="1", c=["b"]),
@@ -94,13 +94,13 @@ async def test_the_kubelet_is_offered_slots_of_the_assigned_cards(kubelet):
     assert await kubelet.prefer(1) == [unit("a", 0)]
 
 
-async def test_pods_of_the_other_resource_are_others(kubelet):
+async def test_pods_of_other_resource_are_ignored(kubelet):
     kubelet.pods.listed = [pod("p", XE, c=["b"])]
     assert await kubelet.prefer(1) == [unit("a", 0)]
     assert kubelet.pods.refreshed == 1
 
 
-async def test_a_container_gets_the_device_nodes_of_its_cards_and_nothing_of_memory(kubelet):
+async def test_container_response_has_device_nodes_and_no_memory_variable(kubelet):
     kubelet.pods.listed = [pod("p", c=["a", "b"])]
     answer = await kubelet.allocate(unit("a", 0), unit("b", 2))
     assert [each.host_path for each in answer.devices] == [
@@ -113,14 +113,14 @@ async def test_a_container_gets_the_device_nodes_of_its_cards_and_nothing_of_mem
     assert kubelet.counted == [(I915, "granted")]
 
 
-async def test_slots_of_several_cards_for_a_container_of_one_are_refused(kubelet):
+async def test_slots_of_several_cards_are_refused_for_container_of_one_card(kubelet):
     kubelet.pods.listed = [pod("p", c=["a"])]
     with pytest.raises(RefusedError, match="devices of several cards"):
         await kubelet.allocate(unit("a", 0), unit("b", 0))
     assert kubelet.counted == [(I915, "refused")]
 
 
-async def test_slots_of_an_ill_card_are_taken_back_but_for_those_in_use(kubelet):
+async def test_free_slots_of_unhealthy_card_are_withdrawn(kubelet):
     kubelet.hold("p", [unit("a", 1)], I915)
     ill = card("a", 0, health=Health.UNHEALTHY)
     await kubelet.i915.advertise([ill], 2**30)

@@ -34,7 +34,7 @@ async def kubelet():
         yield kubelet
 
 
-async def test_the_kubelet_is_offered_the_card_that_the_extender_chose(kubelet, monkeypatch):
+async def test_card_chosen_by_extender_is_offered_to_kubelet(kubelet, monkeypatch):
     cluster, port = WatchedApi(), free_port()
     node = cluster.store(NODES, {"metadata": {"name": "n", "uid": "node", "resourceVersion": "1"}})
     for module in (agent, service):

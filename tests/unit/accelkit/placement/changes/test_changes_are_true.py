@@ -101,7 +101,7 @@ def apply(change, situation, request):
 
 
 @given(nodes(), requests(tuple(Kind)))
-def test_after_the_change_the_pod_fits_on_the_cards_that_it_names(situation, request):
+def test_pod_fits_on_reported_cards_after_change(situation, request):
     if fits(situation.states, request):
         return
     for change in search(situation, request):
@@ -114,7 +114,7 @@ def test_after_the_change_the_pod_fits_on_the_cards_that_it_names(situation, req
 
 
 @given(nodes(), requests())
-def test_nothing_smaller_of_its_kind_would_do(situation, request):
+def test_change_of_amount_is_smallest_that_suffices(situation, request):
     if fits(situation.states, request):
         return
     found = {change.kind: change for change in search(situation, request, terms=BYTES)}
@@ -131,7 +131,7 @@ def test_nothing_smaller_of_its_kind_would_do(situation, request):
 
 
 @given(nodes(), requests())
-def test_no_fewer_pods_would_do_and_none_that_free_less_where_that_is_said(situation, request):
+def test_pods_ended_change_is_minimal_and_proven_for_up_to_two_pods(situation, request):
     if fits(situation.states, request):
         return
     uids = [holder.pod.uid for holder in situation.holders]

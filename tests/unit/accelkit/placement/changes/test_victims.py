@@ -26,7 +26,7 @@ def ask(held, request, priorities, *, gone=(), cards=CARDS, steps=100_000):
     return None if found is None else [each.holder.pod.name for each in found]
 
 
-def test_one_pod_of_the_lowest_priority_leaves():
+def test_pod_of_lowest_priority_is_selected_as_victim():
     held = {"p": {"a": 5}, "q": {"b": 5}}
     assert ask(held, wants(5), {"p": 2, "q": 1}) == ["q"]
     assert ask(held, wants(5), {"p": 2}) == ["p"]
@@ -34,33 +34,33 @@ def test_one_pod_of_the_lowest_priority_leaves():
     assert ask(held, wants(3), {"p": 2, "q": 1}) == []
 
 
-def test_victims_lie_on_one_card_whatever_their_priorities():
+def test_victims_share_one_card_regardless_of_priority():
     held = {"p": {"a": 4}, "q": {"a": 4}, "r": {"b": 4}, "s": {"b": 4}}
     # The two of the lowest priority are on different cards.
     assert ask(held, wants(8), {"p": 1, "q": 3, "r": 2, "s": 4}) == ["q", "p"]
     assert ask(held, wants(8), {"p": 1, "q": 5, "r": 2, "s": 4}) == ["s", "r"]
 
 
-def test_fewer_pods_leave_where_priorities_are_equal():
+def test_fewer_victims_are_selected_at_equal_priority():
     held = {"p": {"a": 2}, "q": {"a": 6}, "r": {"b": 4}, "s": {"b": 4}}
     assert ask(held, wants(6), dict.fromkeys("pqrs", 1)) == ["q"]
     assert ask(held, wants(8), dict.fromkeys("qrs", 1)) == ["r", "s"]
 
 
-def test_who_leaves_anyway_need_not_be_evicted():
+def test_terminating_pod_is_not_selected_as_victim():
     held = {"p": {"a": 5}, "q": {"b": 5}}
     assert ask(held, wants(5), {"q": 1}, gone="p") == []
     assert ask({"p": {"a": 4}, "q": {"a": 4}}, wants(8), {"q": 1}, gone="p", cards=CARDS[:1]) == ["q"]
 
 
-def test_whole_cards_and_several_cards_are_freed_together():
+def test_victims_free_whole_cards_and_several_cards():
     held = {"p": {"a": None}, "q": {"b": 1}, "r": {"b": 1}}
     assert ask(held, wants(0, cards=2), {"p": 1, "q": 1, "r": 1}) == ["p", "q", "r"]
     assert ask({"p": {"a": 8, "b": 8}}, wants(8, cards=2), {"p": 1}) == ["p"]
     assert ask(held, wants(0, cards=3), {"p": 1, "q": 1, "r": 1}) is None
 
 
-def test_a_spent_budget_evicts_nobody():
+def test_no_victims_are_selected_when_budget_is_spent():
     assert ask({"p": {"a": 5}, "q": {"b": 5}}, wants(5), {"p": 2, "q": 1}, steps=1) is None
 
 
@@ -68,7 +68,7 @@ def test_a_spent_budget_evicts_nobody():
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.integers(0, 3)), max_size=7),
     st.integers(1, 9),
 )
-def test_nobody_of_those_who_leave_could_stay_and_for_one_card_no_other_choice_is_of_lower_priority(pods, memory):
+def test_every_victim_is_needed_and_no_set_ranks_lower_for_one_card(pods, memory):
     held, priorities, free = {}, {}, {"a": 8, "b": 8}
     for number, (card, amount, priority) in enumerate(pods):
         if amount <= free[card]:
@@ -97,7 +97,7 @@ def test_nobody_of_those_who_leave_could_stay_and_for_one_card_no_other_choice_i
 
 
 @pytest.mark.parametrize(("one", "other"), [([5], [4, 4]), ([3, 3], [4]), ([1, 2], [1, 3])])
-def test_a_lower_highest_priority_wins_then_fewer_pods(one, other):
+def test_rank_prefers_lower_highest_priority_then_fewer_victims(one, other):
     situation = node(CARDS, {f"p{number}": {"a": 1} for number in range(4)})
     of = [[Candidate(situation.holders[at], value) for at, value in enumerate(each)] for each in (one, other)]
     better = other if max(other) < max(one) else one

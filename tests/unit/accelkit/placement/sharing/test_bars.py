@@ -36,7 +36,7 @@ def refused(states, *containers):
     return placed.reason, placed.detail
 
 
-def test_only_named_cards_are_given():
+def test_only_cards_listed_in_card_ids_are_assigned():
     states = [state("a", 4), state("b"), state("c")]
     assert chosen(states, wants()) == ["a"]
     assert chosen(states, wants(card_ids=frozenset({"b", "c"}))) == ["b"]
@@ -46,12 +46,12 @@ def test_only_named_cards_are_given():
     assert refused(states, wants(5, card_ids=frozenset({"a"}))) == (MisfitReason.CARD_IDS, "a")
 
 
-def test_where_no_card_has_room_no_rule_is_to_blame():
+def test_misfit_reports_memory_instead_of_rule_when_no_card_has_room():
     states = [state("a", 2), state("b", 2)]
     assert refused(states, wants(card_ids=frozenset({"x"})))[0] is MisfitReason.MEMORY
 
 
-def test_reserved_cards_are_closed_to_those_who_are_told_so():
+def test_reserved_card_is_excluded_if_reservation_is_closed_to_request():
     states = [state("a", 4, reserved=TRAINING), state("b", 8)]
     assert chosen(states, wants()) == ["a"]
     assert chosen(states, wants(closed=frozenset({"training"}))) == ["b"]
@@ -60,25 +60,25 @@ def test_reserved_cards_are_closed_to_those_who_are_told_so():
     assert refused(full, wants(closed=frozenset({"training"}))) == (MisfitReason.RESERVED, "namespace ml (training)")
 
 
-def test_a_card_beside_others_is_one_that_they_surely_hold():
+def test_beside_rule_accepts_only_cards_certainly_held_by_matching_pods():
     states = [state("a", 4), state("b", 8, neighbours=ON), state("c", 9, neighbours=MAYBE)]
     assert chosen(states, wants(beside=WEB)) == ["b"]
     assert refused(states, wants(9, beside=WEB)) == (MisfitReason.BESIDE, "app=web")
 
 
-def test_a_card_apart_from_others_is_one_that_they_surely_do_not_hold():
+def test_apart_rule_accepts_only_cards_certainly_free_of_matching_pods():
     states = [state("a", 4, neighbours=ON), state("b", 8, neighbours=MAYBE), state("c", 9)]
     assert chosen(states, wants(apart=WEB)) == ["c"]
     assert refused(states[:2], wants(apart=WEB)) == (MisfitReason.APART, "app=web")
 
 
-def test_each_container_has_its_own_rules():
+def test_beside_and_apart_rules_apply_per_container():
     states = [state("a", neighbours=ON), state("b")]
     one, other = wants(apart=WEB), ContainerRequest("e", Kind.APP, 1, 4, beside=WEB)
     assert chosen(states, one, other) == ["b", "a"]
 
 
-def test_cards_that_look_alike_are_told_apart_by_the_rules():
+def test_identical_cards_are_distinguished_by_sharing_rules():
     # Were a and b taken for alike, the second container would not be tried on b.
     states = [state("a"), state("b", neighbours=ON)]
     two = ContainerRequest("e", Kind.APP, 1, 16, beside=WEB)
@@ -96,6 +96,6 @@ def test_cards_that_look_alike_are_told_apart_by_the_rules():
         ({}, None),
     ],
 )
-def test_the_reason_of_one_card_is_the_rule(more, reason):
+def test_card_reason_names_rule_that_excludes_card(more, reason):
     found = find_card_reason(state("a", reserved=TRAINING, neighbours=ON), wants(**more))
     assert found is reason

@@ -14,12 +14,12 @@ from accelkit.placement.sharing.quota_amounts import QuotaAmounts, sum_charges, 
 CARDS = build_empty_states([Card(name, "v", "m", 1000) for name in "abcdef"])
 
 
-def test_whole_cards_count_as_cards_and_shares_as_memory_and_compute():
+def test_quota_counts_whole_cards_as_cards_and_shares_as_memory_and_compute():
     held = [Charge(16, 1000, whole=True), Charge(4, 300, whole=False), Charge(2, 0, whole=False)]
     assert sum_charges(held) == QuotaAmounts(6, 1, 300)
 
 
-def test_cards_that_are_asked_for_by_number_count_whatever_is_taken_of_them():
+def test_quota_counts_cards_requested_by_number_regardless_of_amounts():
     one = ContainerRequest("c", Kind.APP, 8, amounts=(("g", 1),), counted_by="g")
     request = PodRequest((msgspec.structs.replace(one, container="i", kind=Kind.INIT, cards=2), one))
     assert sum_request(request) == QuotaAmounts(0, 10, 0)
@@ -46,7 +46,7 @@ def containers(draw):
 
 
 @given(containers())
-def test_what_a_pod_takes_is_known_before_its_cards_are(request):
+def test_quota_amounts_of_request_equal_charges_of_placement(request):
     placed = place(CARDS, request, Policy.BINPACK)
     if isinstance(placed, Assignment):
         charges = count_charges(request.order, placed.containers)

@@ -20,7 +20,7 @@ def rules(*reservations):
     return read_rules({"reservations": reservations})
 
 
-def test_the_first_quota_that_names_a_namespace_counts():
+def test_first_quota_matching_namespace_applies():
     found = read_rules(
         {
             "quotas": [
@@ -55,19 +55,19 @@ def test_the_first_quota_that_names_a_namespace_counts():
         ),
     ],
 )
-def test_a_quota_says_what_is_held_what_it_is_and_what_is_asked_for(held, asked, sentence):
+def test_quota_misfit_reports_held_limit_and_requested_amounts(held, asked, sentence):
     (quota,) = read_rules({"quotas": [{"namespaces": ["ml"], "memory": "64GiB", "cards": 2, "compute": 1000}]}).quotas
     assert judge_quota(quota, "ml", held, asked) == Misfit(MisfitReason.QUOTA, detail=sentence, resolvable=False)
 
 
-def test_what_is_not_asked_for_or_just_fits_is_not_refused():
+def test_quota_ignores_amounts_not_requested_and_allows_exact_fit():
     (quota,) = read_rules({"quotas": [{"namespaces": ["ml"], "memory": "64GiB", "cards": 2}]}).quotas
     assert judge_quota(quota, "ml", QuotaAmounts(60 * GIB), QuotaAmounts(4 * GIB, compute=9999)) is None
     # The quota was lowered below what is held: cards can still be had.
     assert judge_quota(quota, "ml", QuotaAmounts(70 * GIB, 1), QuotaAmounts(cards=1)) is None
 
 
-def test_cards_are_reserved_by_node_model_identity_and_count():
+def test_cards_are_reserved_by_node_model_id_and_count():
     def reserved(node="n", **cards):
         return sorted(rules(reservation(cards=[cards])).find_reserved(node, CARDS))
 
@@ -80,7 +80,7 @@ def test_cards_are_reserved_by_node_model_identity_and_count():
     assert reserved(model="H100", ids=["c"]) == []
 
 
-def test_of_two_reservations_of_a_card_the_first_counts():
+def test_first_of_two_reservations_of_card_applies():
     found = rules(reservation(cards=[{"ids": ["b"]}]), reservation(name="rest")).find_reserved("n", CARDS)
     assert {card: each.name for card, each in found.items()} == {"a": "rest", "b": "training", "c": "rest"}
 
@@ -97,12 +97,12 @@ def test_of_two_reservations_of_a_card_the_first_counts():
         ([{"namespaces": ["ml"]}, {"priority": 10}], "x", 10, False),
     ],
 )
-def test_a_reservation_is_for_namespaces_and_priorities(whom, namespace, priority, closed):
+def test_reservation_admits_only_its_namespaces_and_priorities(whom, namespace, priority, closed):
     found = rules(reservation(**{"for": whom})).close(REQUEST, namespace, priority)
     assert found.containers[0].closed == (frozenset({"training"}) if closed else frozenset())
 
 
-def test_a_request_is_opened_again_where_no_rule_closes_it():
+def test_request_is_reopened_when_no_rule_closes_it():
     closed = rules(reservation()).close(REQUEST, "x", 0)
     assert NO_RULES.close(closed, "x", 0) == REQUEST
 
@@ -133,6 +133,6 @@ def test_a_request_is_opened_again_where_no_rule_closes_it():
         ({"reservations": [reservation(**{"for": [{}]})]}, "contains neither namespaces nor priority"),
     ],
 )
-def test_wrong_rules_are_refused_with_their_place(document, words):
+def test_invalid_rules_are_rejected_with_their_location(document, words):
     with pytest.raises(ConfigurationError, match=words):
         read_rules(document)

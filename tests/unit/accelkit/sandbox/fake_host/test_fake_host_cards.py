@@ -60,14 +60,14 @@ CARDS = [
 ]
 
 
-def test_every_model_is_known_to_these_tests():
+def test_every_model_is_covered_by_test_cases():
     assert {(card.vendor, card.name) for card in CARDS} == {
         (vendor, name) for vendor in MODELS for name in MODELS[vendor]
     }
 
 
 @pytest.mark.parametrize("known", CARDS, ids=lambda card: card.name)
-def test_each_model_is_found_with_its_memory_its_driver_and_its_links(tmp_path, known):
+def test_each_model_is_discovered_with_memory_driver_and_links(tmp_path, known):
     host = FakeHost(tmp_path).add(known.vendor, 3, known.name)
     found = find(host)
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink() and not path.exists()]
@@ -81,7 +81,7 @@ def test_each_model_is_found_with_its_memory_its_driver_and_its_links(tmp_path, 
     assert [each.minor if each.render is None else each.render - 128 for each in found] == [0, 1, 2]
 
 
-def test_the_compute_driver_alone_knows_memory_and_links(tmp_path):
+def test_memory_and_links_are_read_from_kfd_alone(tmp_path):
     host = FakeHost(tmp_path).add("amd", 2, "MI300X").add("amd", 2, "MI210").add("amd", 1, "W7900")
     for card in host.cards:
         (host.find_device_folder(card.bdf) / "mem_info_vram_total").unlink()
@@ -102,7 +102,7 @@ def test_the_compute_driver_alone_knows_memory_and_links(tmp_path):
     ]
 
 
-def test_two_cards_share_a_switch_two_switches_a_complex_and_complexes_alternate_between_numa_nodes(tmp_path):
+def test_pci_topology_groups_cards_by_switch_root_and_numa_node(tmp_path):
     host = FakeHost(tmp_path).add("nvidia", 10, "T4")
     found = find(host)
     assert compute_topology(tmp_path, found)[0] == "XSHHCCCCNN"
@@ -110,7 +110,7 @@ def test_two_cards_share_a_switch_two_switches_a_complex_and_complexes_alternate
     assert [each.card.numa for each in found] == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
 
 
-def test_a_large_host_has_several_domains(tmp_path):
+def test_large_host_has_several_pci_domains(tmp_path):
     host = FakeHost(tmp_path).add("amd", 1, "MI210").add("enflame", 15, "I20").add("amd", 1, "MI300X")
     amd = [host.cards[0], host.cards[-1]]
     for card in amd:
@@ -122,7 +122,7 @@ def test_a_large_host_has_several_domains(tmp_path):
 
 
 @pytest.mark.parametrize(("vendor", "model"), VENDORS.items())
-def test_each_card_has_device_nodes_of_its_own_and_is_healthy(tmp_path, vendor, model):
+def test_each_card_is_healthy_and_has_its_own_device_nodes(tmp_path, vendor, model):
     host = FakeHost(tmp_path).add(vendor, 2, model)
     nodes = [set(list_card_nodes(each)) for each in find(host)]
     for card, own, others in zip(host.cards, nodes, reversed(nodes), strict=True):
@@ -134,7 +134,7 @@ def test_each_card_has_device_nodes_of_its_own_and_is_healthy(tmp_path, vendor, 
         assert any("umc" in counter for counter in signals.errors) == (vendor == "amd")
 
 
-def test_nodes_of_the_whole_host_are_there(tmp_path):
+def test_shared_device_nodes_are_created(tmp_path):
     host = FakeHost(tmp_path)
     for vendor, model in VENDORS.items():
         host.add(vendor, 1, model)
@@ -145,7 +145,7 @@ def test_nodes_of_the_whole_host_are_there(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
-def test_device_nodes_have_the_numbers_that_sysfs_shows_and_are_for_everybody(tmp_path):
+def test_device_node_numbers_match_sysfs_and_mode_is_0666(tmp_path):
     before = os.umask(0o022)
     try:
         host = FakeHost(tmp_path, device_nodes=True)
@@ -174,7 +174,7 @@ def test_device_nodes_have_the_numbers_that_sysfs_shows_and_are_for_everybody(tm
     assert len(set(numbers)) == len(numbers)
 
 
-def test_a_class_of_devices_leads_to_its_cards(tmp_path):
+def test_device_class_symlinks_resolve_to_cards(tmp_path):
     host = FakeHost(tmp_path).add("amd", 1, "W7900").add("gaudi", 1, "Gaudi2")
     one, two = (host.find_device_folder(card.bdf) for card in host.cards)
     classes = tmp_path / "sys/class"
@@ -182,7 +182,7 @@ def test_a_class_of_devices_leads_to_its_cards(tmp_path):
     assert [path.resolve() for path in (classes / "accel").iterdir()] == [two / "accel/accel0"]
 
 
-def test_hosts_of_other_names_have_other_cards_and_a_host_keeps_its_own(tmp_path):
+def test_card_ids_are_stable_per_host_name_and_differ_between_names(tmp_path):
     def identities(folder, name):
         host = FakeHost(tmp_path / folder, name=name)
         for vendor, model in VENDORS.items():
@@ -196,7 +196,7 @@ def test_hosts_of_other_names_have_other_cards_and_a_host_keeps_its_own(tmp_path
 
 
 @pytest.mark.parametrize(("vendor", "model"), VENDORS.items())
-def test_a_card_without_its_driver_shows_nothing_of_it_and_others_keep_theirs(tmp_path, vendor, model):
+def test_unbinding_card_removes_only_its_own_driver_files(tmp_path, vendor, model):
     host = FakeHost(tmp_path).add(vendor, 2, model)
     lost, kept = host.cards
     driver = tmp_path / "sys/bus/pci/drivers" / lost.model.driver
@@ -211,7 +211,7 @@ def test_a_card_without_its_driver_shows_nothing_of_it_and_others_keep_theirs(tm
     assert [each.driver for each in find(host)] == [None, lost.model.driver]
 
 
-def test_an_unbound_card_leaves_the_compute_driver_and_proc(tmp_path):
+def test_unbound_card_is_removed_from_kfd_and_proc(tmp_path):
     host = FakeHost(tmp_path).add("amd", 2, "MI300X").add("nvidia", 1, "T4")
     host.unbind(host.cards[0].bdf)
     host.unbind(host.cards[2].bdf)
@@ -222,7 +222,7 @@ def test_an_unbound_card_leaves_the_compute_driver_and_proc(tmp_path):
     assert not (tmp_path / "sys/class/kfd/kfd/topology/nodes").exists()
 
 
-def test_a_removed_card_is_no_longer_present_and_its_neighbour_is_well(tmp_path):
+def test_removed_card_is_absent_and_neighbor_remains_bound(tmp_path):
     host = FakeHost(tmp_path).add("nvidia", 2, "T4")
     gone, kept = host.cards
     folder = host.find_device_folder(gone.bdf)
@@ -233,7 +233,7 @@ def test_a_removed_card_is_no_longer_present_and_its_neighbour_is_well(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["fatal", "nonfatal"])
-def test_pci_errors_are_counted(tmp_path, kind):
+def test_set_aer_increases_matching_pci_error_counter(tmp_path, kind):
     host = FakeHost(tmp_path).add("nvidia", 1, "T4")
     bdf = host.cards[0].bdf
     before = read_signals(tmp_path, bdf, ()).errors
@@ -242,14 +242,14 @@ def test_pci_errors_are_counted(tmp_path, kind):
     assert [after[name] for name in after if after[name] != before[name]] == [7]
 
 
-def test_corrected_pci_errors_are_a_counter_of_their_own(tmp_path):
+def test_correctable_pci_errors_have_separate_counter(tmp_path):
     host = FakeHost(tmp_path).add("nvidia", 1, "T4")
     host.set_aer(host.cards[0].bdf, "correctable", 5)
     text = (host.find_device_folder(host.cards[0].bdf) / "aer_dev_correctable").read_text()
     assert "TOTAL_ERR_COR 5" in text
 
 
-def test_a_host_can_be_opened_again_and_be_linked_twice(tmp_path):
+def test_host_can_be_reopened_and_linked_twice(tmp_path):
     HostFiles(tmp_path, name="one")
     files = HostFiles(tmp_path, name="one")
     for _ in range(2):

@@ -20,13 +20,13 @@ def write(folder, text):
     return path
 
 
-def test_by_default_there_are_equal_cards_cards_that_differ_and_none():
+def test_default_nodes_have_equal_mixed_and_no_cards():
     nodes = {node.name: [card.memory_bytes // GIB for card in node.cards] for node in load_nodes(None)}
     assert nodes == {"node-1": [16] * 8, "node-2": [16, 16, 32, 32], "node-3": []}
     assert {card.model for node in load_nodes(None) for card in node.cards} == {"sim-16g", "sim-32g"}
 
 
-def test_an_entry_with_a_count_is_as_many_cards(tmp_path):
+def test_card_entry_with_count_is_expanded(tmp_path):
     text = """
 nodes:
   - name: a
@@ -53,7 +53,7 @@ nodes:
     assert second.cards == ()
 
 
-def test_nodes_may_run_other_kernels_and_systems(tmp_path):
+def test_node_kernel_and_operating_system_are_configurable(tmp_path):
     text = """
 nodes:
   - {name: a, kernel: 6.1.0-18-amd64, system: Debian GNU/Linux 12 (bookworm)}
@@ -91,7 +91,7 @@ nodes:
         (f"nodes: [{{name: {'a' * 60}, cards: [{{memory: 1GiB}}]}}]", "not a valid card ID"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, text, says):
+def test_invalid_nodes_file_is_refused_with_path_and_reason(tmp_path, text, says):
     path = write(tmp_path, text)
     with pytest.raises(SandboxError) as failure:
         load_nodes(path)
@@ -99,12 +99,12 @@ def test_a_bad_file_is_refused_with_its_name_and_the_reason(tmp_path, text, says
     assert says in str(failure.value)
 
 
-def test_a_missing_file_is_refused(tmp_path):
+def test_missing_nodes_file_is_refused(tmp_path):
     with pytest.raises(SandboxError, match="cannot read the nodes file"):
         load_nodes(tmp_path / "none.yaml")
 
 
-def test_the_node_agent_reads_the_cards_with_their_index():
+def test_encoded_cards_include_their_index():
     document = json.loads(encode_cards(load_nodes(None)[1]))
     assert document["version"] == 1
     assert document["cards"][2] == {

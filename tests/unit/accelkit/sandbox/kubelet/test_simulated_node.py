@@ -85,7 +85,7 @@ def has_status(node):
     return "status" in node
 
 
-async def test_a_node_registers_with_its_labels_and_its_own_win(api, root):
+async def test_node_registers_with_default_labels_and_labels_of_its_spec(api, root):
     async with running(api, root):
         node = await follow(api, NODE, has_status)
     arch = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -103,13 +103,13 @@ async def test_a_node_registers_with_its_labels_and_its_own_win(api, root):
     assert node["status"]["nodeInfo"]["architecture"] == arch
 
 
-async def test_a_node_without_cards_has_no_label_of_them(api, root):
+async def test_node_without_cards_lacks_card_label(api, root):
     async with running(api, root, NodeSpec(name="n")):
         node = await follow(api, NODE, has_status)
     assert "feature.node.kubernetes.io/pci-simulated.present" not in node["metadata"]["labels"]
 
 
-async def test_a_node_that_is_there_already_keeps_what_others_wrote(api, root):
+async def test_existing_node_keeps_foreign_labels_and_spec(api, root):
     api.store("/api/v1/nodes", {"metadata": {"name": "n", "labels": {"ours": "x"}}, "spec": {"unschedulable": True}})
     async with running(api, root):
         node = await follow(api, NODE, has_status)
@@ -117,7 +117,7 @@ async def test_a_node_that_is_there_already_keeps_what_others_wrote(api, root):
     assert (node["metadata"]["labels"]["ours"], node["metadata"]["labels"]["zone"]) == ("x", "a")
 
 
-async def test_a_ready_node_says_what_it_has(api, root):
+async def test_ready_node_reports_capacity_conditions_and_addresses(api, root):
     async with running(api, root):
         status = (await follow(api, NODE, has_status))["status"]
     own = {"cpu": "3", "memory": str(2**33), "pods": "7", "ephemeral-storage": "100Gi"}
@@ -143,7 +143,7 @@ async def test_a_ready_node_says_what_it_has(api, root):
     assert info["machineID"] == info["systemUUID"].replace("-", "") != info["systemUUID"]
 
 
-async def test_its_lease_is_held_and_renewed(api, root):
+async def test_node_lease_is_created_and_renewed(api, root):
     async with running(api, root):
         first = await follow(api, LEASE, lambda _: True)
         assert (first["kind"], first["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
@@ -155,7 +155,7 @@ async def test_its_lease_is_held_and_renewed(api, root):
         await follow(api, LEASE, lambda lease: lease["spec"]["renewTime"] > first["spec"]["renewTime"])
 
 
-async def test_everything_is_tried_again_while_the_api_server_is_away(api, root):
+async def test_writes_are_retried_while_api_server_is_unavailable(api, root):
     for path in ("/nodes", "/leases", "/status"):
         api.fail(ApiError("away", status=503), path=path, times=2)
     async with running(api, root):
@@ -163,7 +163,7 @@ async def test_everything_is_tried_again_while_the_api_server_is_away(api, root)
         await follow(api, LEASE, lambda _: True)
 
 
-async def test_a_node_that_cannot_register_in_time_is_an_error(api, root, monkeypatch):
+async def test_node_registration_timeout_is_an_error(api, root, monkeypatch):
     monkeypatch.setattr(kubelet, "_REGISTRATION_SECONDS", 0.05)
     api.fail(ApiError("away", status=503), times=None)
     async with running(api, root) as task:
@@ -171,14 +171,14 @@ async def test_a_node_that_cannot_register_in_time_is_an_error(api, root, monkey
             await asyncio.wait_for(asyncio.shield(task), DEADLINE)
 
 
-async def test_a_root_that_cannot_be_made_is_an_error(root):
+async def test_node_root_that_cannot_be_created_is_an_error(root):
     (root / "r").touch()
     async with running(WatchedApi(), root) as task:
         with pytest.raises(SandboxError, match="cannot create the root of n"):
             await asyncio.wait_for(asyncio.shield(task), DEADLINE)
 
 
-async def test_a_nodes_folder_has_what_the_node_agent_looks_for_and_its_kubelet_listens(api, root):
+async def test_node_root_has_files_for_node_agent_and_kubelet_socket(api, root):
     pods = "/api/v1/namespaces/default/pods"
     body = {
         "metadata": {"name": "p", "namespace": "default", "uid": "u"},
@@ -210,7 +210,7 @@ def checkpoint_of(root, resource):
     save_checkpoint(folder / CHECKPOINT_NAME, manager)
 
 
-async def test_a_resource_from_before_a_restart_is_there_without_devices_until_its_grace_is_over(api, root):
+async def test_restored_resource_reports_zero_devices_until_grace_period_ends(api, root):
     checkpoint_of(root, CARD)
     patches = []
     api.after.append(lambda request: patches.append(request.body) if request.path.endswith("/status") else None)
@@ -242,7 +242,7 @@ def resources(capacity, allocatable, removed=()):
     return NodeResources(capacity={CARD: capacity}, allocatable={CARD: allocatable}, removed=frozenset(removed))
 
 
-def test_a_removed_resource_is_written_as_0_until_that_has_arrived():
+def test_removed_resource_is_written_as_zero_until_acknowledged():
     builder = Clock().build()
     removed = NodeResources(capacity={}, allocatable={}, removed=frozenset({CARD}))
     builder.build_patch(removed)
@@ -252,7 +252,7 @@ def test_a_removed_resource_is_written_as_0_until_that_has_arrived():
     assert CARD not in builder.build_patch(NOTHING)["status"]["capacity"]
 
 
-def test_a_resource_that_comes_back_before_its_removal_arrived_is_there():
+def test_resource_restored_before_removal_is_acknowledged_is_reported():
     builder = Clock().build()
     builder.build_patch(NodeResources(capacity={}, allocatable={}, removed=frozenset({CARD})))
     status = builder.build_patch(resources(4, 3))["status"]
@@ -260,7 +260,7 @@ def test_a_resource_that_comes_back_before_its_removal_arrived_is_there():
     assert builder.build_patch(NOTHING)["status"]["capacity"].get(CARD) is None
 
 
-def test_heartbeats_are_rare_and_the_node_is_ready_since_its_start():
+def test_heartbeat_is_updated_every_300_seconds_and_transition_time_is_fixed():
     clock = Clock()
     builder = clock.build()
 
@@ -272,7 +272,7 @@ def test_heartbeats_are_rare_and_the_node_is_ready_since_its_start():
     assert [beat(seconds) for seconds in (0, 299, 300, 599, 600)] == [[0, 0], [0, 0], [300, 0], [300, 0], [600, 0]]
 
 
-def test_a_node_keeps_its_identity_and_another_has_another():
+def test_system_uuid_is_stable_per_node_and_unique():
     def identity(name):
         spec = NodeSpec(name=name)
         builder = NodeStatusBuilder(spec, now=Clock().now, clock=lambda: 0.0)

@@ -5,7 +5,7 @@ from accelkit.scheduler.configuration.command_line import Option, find_option_va
 WORDS = ["kube-scheduler", "--a=1", "--b", "2", "--leader_elect", "-v=3", "--a=4"]
 
 
-def test_the_last_of_two_holds_and_a_bare_option_is_true():
+def test_last_occurrence_of_option_applies_and_bare_option_is_true():
     options = parse(WORDS).options
     assert find_option_value(options, "a") == "4"
     assert find_option_value(options, "leader-elect") == "true"
@@ -24,11 +24,11 @@ def test_the_last_of_two_holds_and_a_bare_option_is_true():
         ([], None),
     ],
 )
-def test_the_program_is_found(words, index):
+def test_find_program_returns_index_of_kube_scheduler(words, index):
     assert find_program(words) == index
 
 
-def test_what_is_taken_out_goes_back_to_its_place():
+def test_removed_options_are_restored_at_their_positions():
     former = parse(WORDS)
     without = former.replacing({"b", "v"}, "config", "/x")
     assert without.words == ["kube-scheduler", "--a=1", "--config=/x", "--leader_elect", "--a=4"]
@@ -47,5 +47,5 @@ def test_what_is_taken_out_goes_back_to_its_place():
         ("config", None, False),
     ],
 )
-def test_ours_is_told_by_the_name_of_its_file(name, value, ours):
+def test_own_option_is_recognized_by_its_file_name(name, value, ours):
     assert Option(name, value, ()).is_ours is ours

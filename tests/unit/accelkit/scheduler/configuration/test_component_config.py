@@ -72,13 +72,13 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
-def test_only_our_lines_change(before, after):
+def test_add_extender_changes_only_own_lines(before, after):
     assert add_extender(before, OURS) == after
     assert add_extender(after, OURS) == after
 
 
 @pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
-def test_only_our_lines_go(before, after):
+def test_remove_extender_removes_only_own_lines(before, after):
     taken = remove_extender(after, URL)
     expected, found = parse_yaml(before), parse_yaml(taken)
     expected["extenders"] = expected.get("extenders") or []
@@ -89,7 +89,7 @@ def test_only_our_lines_go(before, after):
     assert remove_extender(taken, URL) == taken
 
 
-def test_our_entry_is_updated_where_it_stands():
+def test_own_entry_is_updated_in_place():
     text = HEAD + "extenders:\n" + ITEM + FOREIGN
     changed = add_extender(text, ExtenderEntry(url_prefix="http://127.0.0.1:4000", weight=3))
     entries = parse_yaml(changed)["extenders"]
@@ -98,19 +98,19 @@ def test_our_entry_is_updated_where_it_stands():
     assert changed.endswith(FOREIGN)
 
 
-def test_doubled_entries_of_ours_become_one():
+def test_duplicate_own_entries_are_merged():
     text = HEAD + "extenders:\n" + ITEM + FOREIGN + ITEM
     assert add_extender(text, OURS) == HEAD + "extenders:\n" + ITEM + FOREIGN
 
 
-def test_an_entry_is_ours_by_its_address_too():
+def test_own_entry_is_recognized_by_its_address():
     text = HEAD + f"extenders:\n- urlPrefix: {URL}/\n  managedResources:\n  - name: enflame.com/shared-gcu\n"
     assert has_extender(text, URL)
     assert not has_extender(text)
     assert remove_extender(text, URL) == HEAD
 
 
-def test_a_list_in_flow_style_stays_so_and_other_lines_keep_their_comments():
+def test_flow_style_list_and_comments_of_other_lines_are_preserved():
     text = HEAD + "profiles: []  # keep me\nextenders: [{urlPrefix: x, weight: 2}]\n"
     changed = add_extender(text, OURS)
     assert [entry["urlPrefix"] for entry in parse_yaml(changed)["extenders"]] == ["x", URL]
@@ -118,18 +118,18 @@ def test_a_list_in_flow_style_stays_so_and_other_lines_keep_their_comments():
     assert parse_yaml(remove_extender(changed)) == parse_yaml(text)
 
 
-def test_json_is_yaml():
+def test_json_configuration_is_accepted():
     text = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}\n'
     assert parse_yaml(add_extender(text, OURS))["extenders"] == [OURS.build_entry()]
 
 
-def test_an_anchor_in_a_foreign_entry_survives():
+def test_anchor_in_foreign_entry_is_preserved():
     text = HEAD + "x: &tls {insecure: true}\nextenders:\n- urlPrefix: x\n  tlsConfig: *tls\nprofiles: []\n"
     changed = add_extender(text, OURS)
     assert parse_yaml(changed)["extenders"] == [{"urlPrefix": "x", "tlsConfig": {"insecure": True}}, OURS.build_entry()]
 
 
-def test_a_second_binder_is_refused():
+def test_second_extender_that_binds_is_refused():
     text = HEAD + "extenders:\n- urlPrefix: http://other:1\n  bindVerb: bind\n"
     with pytest.raises(ConfigurationError, match=r"http://other:1 already binds pods.*remove its entry"):
         add_extender(text, OURS)
@@ -147,7 +147,7 @@ def test_a_second_binder_is_refused():
         ("a: [", "not a single YAML document"),
     ],
 )
-def test_other_files_are_refused(text, message):
+def test_unsupported_files_are_refused(text, message):
     with pytest.raises(ConfigurationError, match=message):
         add_extender(text, OURS)
     with pytest.raises(ConfigurationError, match=message):

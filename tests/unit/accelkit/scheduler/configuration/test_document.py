@@ -119,7 +119,7 @@ def take_out(root):
 
 @settings(max_examples=40)
 @given(text=documents(), data=st.data(), place=st.integers(0, 9))
-def test_what_is_put_in_leaves_every_other_line_as_it_is(text, data, place):
+def test_insertion_leaves_other_lines_unchanged(text, data, place):
     document = Document(text, "the document")
     put(data.draw(st.sampled_from([each for each in collections(document.root) if each])), place)
     after = document.render()
@@ -130,7 +130,7 @@ def test_what_is_put_in_leaves_every_other_line_as_it_is(text, data, place):
 
 @settings(max_examples=40)
 @given(text=documents(), data=st.data(), place=st.integers(0, 9))
-def test_what_was_put_in_is_taken_out_without_a_trace(text, data, place):
+def test_removing_insertion_restores_original_text(text, data, place):
     text = text.rstrip("\r\n") + ("\r\n" if "\r\n" in text else "\n")
     document = Document(text, "the document")
     put(data.draw(st.sampled_from([each for each in collections(document.root) if each])), place)
@@ -141,7 +141,7 @@ def test_what_was_put_in_is_taken_out_without_a_trace(text, data, place):
 
 @settings(max_examples=40)
 @given(text=documents(), data=st.data())
-def test_a_value_is_written_over_in_its_own_lines(text, data):
+def test_replaced_value_changes_only_its_own_line(text, data):
     document = Document(text, "the document")
     places = [
         (each, key)
@@ -164,7 +164,7 @@ def test_a_value_is_written_over_in_its_own_lines(text, data):
 
 @settings(max_examples=40)
 @given(text=documents(), data=st.data())
-def test_what_is_taken_out_takes_no_other_line_with_it(text, data):
+def test_deletion_leaves_other_lines_unchanged(text, data):
     document = Document(text, "the document")
     collection = data.draw(st.sampled_from([each for each in collections(document.root) if len(each) > 1]))
     key = data.draw(st.sampled_from(list(collection) if isinstance(collection, dict) else range(len(collection))))
@@ -175,14 +175,14 @@ def test_what_is_taken_out_takes_no_other_line_with_it(text, data):
     assert count_outside_one_run(lines_of(text), lines_of(after)) >= len(lines_of(after)) - 1
 
 
-def test_the_first_key_behind_a_dash_makes_way_for_the_next_one_or_for_a_comment():
+def test_deleting_first_key_of_list_item_preserves_dash_and_comments():
     document = Document("a:\n- x: 1  # one\n  y: 2\n- x: 1\n  # about y\n  y: 2\n", "the document")
     for item in document.root["a"]:
         del item["x"]
     assert document.render() == "a:\n- y: 2\n- \n  # about y\n  y: 2\n"
 
 
-def test_a_list_behind_the_dash_of_another_one_is_refused():
+def test_nested_list_on_dash_line_is_refused():
     document = Document("a:\n- - 1\n  - 2\n", "the document")
     document.root["a"][0].pop(0)
     with pytest.raises(ConfigurationError, match="cannot edit the document safely: its layout is not supported"):

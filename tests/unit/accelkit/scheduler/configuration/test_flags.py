@@ -35,7 +35,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_every_overridden_flag_goes_to_its_field(minor):
+def test_every_overridden_flag_maps_to_its_field(minor):
     form = choose_written_format(minor)
     fields = carry_flags(parse(ALL).options, form, minor).fields
     document = {"apiVersion": f"kubescheduler.config.k8s.io/{form}", "kind": "KubeSchedulerConfiguration", **fields}
@@ -71,7 +71,7 @@ def test_every_overridden_flag_goes_to_its_field(minor):
     }
 
 
-def test_former_names_of_flags_are_heeded_where_the_present_ones_are_not_given():
+def test_deprecated_flag_names_apply_without_current_names():
     options = parse(["kube-scheduler", "--lock-object-name=old", "--lock-object-namespace=team"]).options
     election = carry_flags(options, "v1beta1", 21).fields["leaderElection"]
     assert election == {"resourceName": "old", "resourceNamespace": "team"}
@@ -87,12 +87,12 @@ def test_former_names_of_flags_are_heeded_where_the_present_ones_are_not_given()
         (["--address=::1", "--port=7"], "[::1]:7"),
     ],
 )
-def test_the_insecure_port_and_its_address_are_carried_over(flags, bind):
+def test_insecure_port_and_address_are_carried_over(flags, bind):
     fields = carry_flags(parse(["kube-scheduler", *flags]).options, "v1beta1", 21).fields
     assert fields == {"healthzBindAddress": bind, "metricsBindAddress": bind}
 
 
-def test_what_no_field_can_say_is_said_to_the_reader():
+def test_flag_without_equivalent_field_is_reported():
     options = parse(["kube-scheduler", "--algorithm-provider=ClusterAutoscalerProvider"]).options
     (problem,) = carry_flags(options, "v1beta1", 21).problems
     assert "ClusterAutoscalerProvider" in problem
@@ -112,7 +112,7 @@ def test_what_no_field_can_say_is_said_to_the_reader():
         ("hard-pod-affinity-symmetric-weight", "many"),
     ],
 )
-def test_a_flag_whose_value_kube_scheduler_refuses_is_named(flag, value):
+def test_invalid_flag_value_is_reported_with_flag_name(flag, value):
     options = parse(["kube-scheduler", f"--{flag}={value}"]).options
     with pytest.raises(ConfigurationError, match=f"flag --{flag}: kube-scheduler rejects its value '{value}'"):
         carry_flags(options, "v1beta1", 21)
@@ -122,13 +122,13 @@ def test_a_flag_whose_value_kube_scheduler_refuses_is_named(flag, value):
     ("duration", "nanoseconds"),
     [("10s", 10**10), ("1m30s", 9 * 10**10), ("1.5s", 15 * 10**8), ("0", 0), ("500ms", 5 * 10**8)],
 )
-def test_durations_become_nanoseconds(duration, nanoseconds):
+def test_durations_are_converted_to_nanoseconds(duration, nanoseconds):
     assert (
         ExtenderEntry(url_prefix="http://a", http_timeout=duration).build_legacy_entry()["httpTimeout"] == nanoseconds
     )
 
 
 @pytest.mark.parametrize("duration", ["", "10", "s", "10 s", "1x"])
-def test_what_is_no_duration_is_refused(duration):
+def test_invalid_duration_is_refused(duration):
     with pytest.raises(ConfigurationError, match="is not a valid duration"):
         ExtenderEntry(url_prefix="http://a", http_timeout=duration).build_legacy_entry()

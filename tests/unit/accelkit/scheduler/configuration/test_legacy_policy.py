@@ -15,13 +15,13 @@ def merged(text):
     return json.loads(add_extender_to_policy(text, OURS))
 
 
-def test_a_policy_in_yaml_is_merged_into():
+def test_extender_is_merged_into_yaml_policy():
     policy = merged(YAML_POLICY)
     assert policy["priorities"] == [{"name": "LeastRequestedPriority", "weight": 1}]
     assert violations(policy, 22) == []
 
 
-def test_our_entry_is_brought_up_to_date_behind_those_of_others():
+def test_own_policy_entry_is_updated_and_placed_after_foreign_entries():
     other = {"urlPrefix": "http://other", "filterVerb": "f"}
     old = ExtenderEntry(url_prefix="http://old").build_legacy_entry()
     policy = merged(json.dumps({"kind": "Policy", "apiVersion": "v1", "Extenders": [old, other]}))
@@ -29,12 +29,12 @@ def test_our_entry_is_brought_up_to_date_behind_those_of_others():
     assert "extenders" not in policy
 
 
-def test_a_foreign_extender_that_binds_is_refused_however_its_key_is_written():
+def test_foreign_extender_that_binds_is_refused_for_any_key_spelling():
     with pytest.raises(ConfigurationError, match="http://other already binds pods"):
         merged('{"kind": "Policy", "extenders": [{"urlprefix": "http://other", "BindVerb": "b"}]}')
 
 
 @pytest.mark.parametrize("text", ["[", "[]", '{"kind": "Pod"}', '{"extenders": 1}', '{"extenders": [1]}'])
-def test_what_is_no_policy_is_refused(text):
+def test_invalid_policy_is_refused(text):
     with pytest.raises(ConfigurationError, match="Policy"):
         merged(text)

@@ -15,14 +15,14 @@ from accelkit.scheduler.configuration.versions import (
 )
 
 
-def test_the_document_says_what_the_code_does():
+def test_version_document_matches_code():
     assert DOCUMENT.read_text() == table(), (
         "docs/reference/scheduler-versions.md is stale; run python tests/unit/accelkit/scheduler/version_table.py"
     )
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_what_is_written_is_valid_for_the_version_and_no_more_than_that(minor):
+def test_written_configuration_is_valid_and_minimal_for_each_version(minor):
     document = row(minor).document
     assert violations(document, minor) == []
     (entry,) = document["extenders"]
@@ -34,13 +34,13 @@ def test_what_is_written_is_valid_for_the_version_and_no_more_than_that(minor):
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_the_table_of_formats_agrees_with_the_released_types(minor):
+def test_format_table_matches_released_types(minor):
     released = released_formats(minor)
     assert set(read_formats(minor)) == released - {"Policy"}
     assert reads_policy(minor) == ("Policy" in released)
 
 
-def test_the_strict_reading_finds_what_kube_scheduler_would_refuse():
+def test_strict_validation_finds_each_invalid_field():
     good = row(34).document
     changes = {
         "extender's key of a Policy": lambda d: d["extenders"][0].update(enableHttps=True),
@@ -59,22 +59,22 @@ def test_the_strict_reading_finds_what_kube_scheduler_would_refuse():
 
 
 @pytest.mark.parametrize(("version", "minor"), [("v1.34.4", 34), ("v1.21", 21), ("v1.27.3-gke.100", 27), ("1.22+", 22)])
-def test_versions_are_read_as_servers_say_them(version, minor):
+def test_kubernetes_versions_are_parsed(version, minor):
     assert parse_minor(version) == minor
 
 
 @pytest.mark.parametrize("version", ["", "latest", "v2.0.0", "1", "v1.x", "1.34.4; rm"])
-def test_what_is_no_version_is_refused(version):
+def test_invalid_version_is_refused(version):
     with pytest.raises(ConfigurationError, match="is not a valid Kubernetes version"):
         parse_minor(version)
 
 
-def test_a_version_that_is_too_old_is_refused():
+def test_version_older_than_1_21_is_refused():
     with pytest.raises(ConfigurationError, match=r"v1\.20\.15 is older than 1\.21"):
         parse_minor("v1.20.15")
 
 
-def test_a_format_that_the_version_does_not_read_is_named_with_those_it_does():
+def test_unsupported_format_error_names_supported_formats():
     assert check_readable("kubescheduler.config.k8s.io/v1beta3", 25) == "v1beta3"
     with pytest.raises(ConfigurationError, match=r"1\.29 does not accept .*v1beta3.*reads kubescheduler.*/v1;"):
         check_readable("kubescheduler.config.k8s.io/v1beta3", 29)

@@ -15,7 +15,7 @@ def host(tmp_path):
     return LocalHost(tmp_path / "root")
 
 
-def test_links_that_lead_out_of_the_root_are_refused(tmp_path, host):
+def test_symlinks_out_of_root_are_refused(tmp_path, host):
     (tmp_path / "root/out").symlink_to("/etc")
     (tmp_path / "root/etc/link").symlink_to(tmp_path / "secret")
     for call in (
@@ -29,7 +29,7 @@ def test_links_that_lead_out_of_the_root_are_refused(tmp_path, host):
     assert host.read_status("/etc/link").kind == "link"
 
 
-def test_links_within_the_root_are_followed(tmp_path, host):
+def test_symlinks_within_root_are_followed(tmp_path, host):
     (tmp_path / "root/etc/file").write_text("inside")
     (tmp_path / "root/etc/link").symlink_to("file")
     (tmp_path / "root/alias").symlink_to("etc")
@@ -37,21 +37,21 @@ def test_links_within_the_root_are_followed(tmp_path, host):
     assert host.read("/alias/file") == b"inside"
 
 
-def test_folders_are_made_as_far_as_they_are_missing(host):
+def test_missing_folders_are_created(host):
     assert list_missing_folders(host, "/etc/a/b") == ["/etc/a", "/etc/a/b"]
     make_folders(host, "/etc/a/b", mode="0700")
     assert list_missing_folders(host, "/etc/a/b") == []
     assert host.read_status("/etc/a").mode == "0700"
 
 
-def test_what_was_left_unfinished_is_swept_and_nothing_else(tmp_path, host):
+def test_sweep_removes_only_own_temporary_files(tmp_path, host):
     for name in (".accelkit-file", ".other", "file"):
         (tmp_path / "root/etc" / name).write_text("")
     sweep(host, "/etc")
     assert host.list_names("/etc") == [".other", "file"]
 
 
-def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch):
+def test_failed_write_keeps_old_file_and_leaves_no_temporary_file(host, monkeypatch):
     mine = {"uid": os.getuid(), "gid": os.getgid()}
     host.write("/etc/file", b"old", mode="0600", **mine)
 
@@ -65,12 +65,12 @@ def test_a_failed_write_leaves_the_file_and_nothing_beside_it(host, monkeypatch)
     assert host.list_names("/etc") == ["file"]
 
 
-def test_a_command_that_is_not_there_is_told_as_a_shell_tells_it(host):
+def test_missing_command_returns_exit_code_127(host):
     assert host.run(["no-such-command"])[0] == 127
     assert host.run(["sh", "-c", "echo no; exit 3"]) == (3, "no\n")
 
 
-def test_a_folder_that_is_mounted_is_left_to_who_can_delete_it(tmp_path, host, monkeypatch):
+def test_busy_mounted_folder_is_not_removed(tmp_path, host, monkeypatch):
     (tmp_path / "root/etc/mounted").mkdir()
 
     def refuse(_path):

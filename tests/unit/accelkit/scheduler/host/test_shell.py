@@ -38,7 +38,7 @@ def mine():
 
 @pytest.mark.parametrize("name", ["plain", "with space", 'quote\'d "$(x)"', "-dash"])
 @pytest.mark.parametrize("content", [ODD, b"", b"no newline"])
-def test_what_is_written_is_read_and_looked_at(tmp_path, host, name, content):
+def test_written_file_can_be_read_and_inspected(tmp_path, host, name, content):
     path = f"{tmp_path}/{name}"
     assert host.read_status(path) is None
     assert host.read(path) is None
@@ -51,7 +51,7 @@ def test_what_is_written_is_read_and_looked_at(tmp_path, host, name, content):
     assert host.list_names(str(tmp_path)) == []
 
 
-def test_bytes_are_exact_where_there_is_no_base64(tmp_path, host, execute):
+def test_bytes_are_exact_without_base64_command(tmp_path, host, execute):
     def without(script, content):
         return execute(script.replace("command -v base64", "command -v no-such-command"), content)
 
@@ -60,7 +60,7 @@ def test_bytes_are_exact_where_there_is_no_base64(tmp_path, host, execute):
 
 
 @pytest.mark.parametrize("mode", ["0755", "0700", "1777", "2750", "4711"])
-def test_modes_are_told_as_they_are(tmp_path, host, mode):
+def test_folder_modes_are_reported_exactly(tmp_path, host, mode):
     host.make_folder(f"{tmp_path}/folder", mode=mode)
     host.make_folder(f"{tmp_path}/folder", mode=mode)
     assert host.read_status(f"{tmp_path}/folder") == LocalHost().read_status(f"{tmp_path}/folder")
@@ -75,7 +75,7 @@ def test_modes_are_told_as_they_are(tmp_path, host, mode):
     assert host.list_names(f"{tmp_path}/folder") == []
 
 
-def test_links_are_seen_as_links(tmp_path, host):
+def test_symlink_is_reported_as_link_and_fifo_as_other(tmp_path, host):
     (tmp_path / "link").symlink_to("nowhere")
     assert host.read_status(f"{tmp_path}/link").kind == "link"
     (tmp_path / "pipe").parent.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def test_links_are_seen_as_links(tmp_path, host):
     assert host.read_status(f"{tmp_path}/pipe").kind == "other"
 
 
-def test_what_cannot_be_looked_at_is_not_absent(tmp_path, execute):
+def test_unsearchable_folder_is_an_error_and_not_absence(tmp_path, execute):
     (tmp_path / "folder").mkdir()
 
     def closed(script, content):
@@ -96,7 +96,7 @@ def test_what_cannot_be_looked_at_is_not_absent(tmp_path, execute):
         ShellHost(closed).read_status(f"{tmp_path}/folder/none/file")
 
 
-def test_refusals_carry_the_hosts_words_and_leave_nothing(tmp_path, host):
+def test_refused_operations_raise_errors_and_leave_no_files(tmp_path, host):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(ConfigurationError, match="cannot write "):
         host.write(f"{tmp_path}/file/below", b"x", mode="0600", **mine())
@@ -108,7 +108,7 @@ def test_refusals_carry_the_hosts_words_and_leave_nothing(tmp_path, host):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
 
-def test_content_that_does_not_arrive_whole_changes_nothing(tmp_path, execute):
+def test_incompletely_received_content_changes_nothing(tmp_path, execute):
     (tmp_path / "file").write_text("old")
     before = tree(tmp_path)
     with pytest.raises(ConfigurationError, match="the received content is incomplete"):
@@ -118,7 +118,7 @@ def test_content_that_does_not_arrive_whole_changes_nothing(tmp_path, execute):
     assert tree(tmp_path) == before
 
 
-def test_a_shell_killed_after_any_line_leaves_the_old_or_the_new_file(tmp_path, execute, host):
+def test_shell_killed_after_any_line_leaves_old_or_new_file(tmp_path, execute, host):
     path = tmp_path / "file"
     seen = set()
     for line in range(30):
@@ -146,13 +146,13 @@ def test_a_shell_killed_after_any_line_leaves_the_old_or_the_new_file(tmp_path, 
     assert seen == {"old", "new"}
 
 
-def test_commands_run_and_tell_how_they_ended(host):
+def test_commands_return_exit_code_and_output(host):
     assert host.run(["printf", "%s", "a b"]) == (0, "a b")
     assert host.run(["sh", "-c", "echo no >&2; exit 3"]) == (3, "no\n")
     assert host.run(["no-such-command"])[0] == 127
 
 
-def test_a_host_that_cannot_ask_says_so(execute):
+def test_probe_without_http_client_returns_none(execute):
     def bare(script, content):
         return execute(script.replace("command -v ", "command -v no-such-"), content)
 
@@ -160,5 +160,5 @@ def test_a_host_that_cannot_ask_says_so(execute):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None and shutil.which("wget") is None, reason="neither curl nor wget")
-def test_nobody_answers_where_nobody_listens(host):
+def test_probe_of_closed_port_returns_false(host):
     assert host.probe_url("https://127.0.0.1:1/healthz") is False

@@ -16,7 +16,7 @@ def planned(text, version="v1.34.4", recorded=None):
     return FILE.plan(text, recorded, lambda _: None, desired(version))
 
 
-def test_our_entry_is_put_in_and_taken_out():
+def test_own_entry_is_added_and_removed():
     plan = planned(CONFIGURATION)
     assert plan.launch_text.startswith(CONFIGURATION)
     assert violations(parse_yaml(plan.launch_text), 34) == []
@@ -27,11 +27,11 @@ def test_our_entry_is_put_in_and_taken_out():
     assert not FILE.is_switched(CONFIGURATION)
 
 
-def test_a_format_that_the_version_does_not_read_is_refused():
+def test_format_unsupported_by_version_is_refused():
     with pytest.raises(ConfigurationError, match="does not accept"):
         planned(CONFIGURATION, "v1.22.0")
 
 
-def test_an_absent_file_is_refused():
+def test_missing_configuration_file_is_refused():
     with pytest.raises(ConfigurationError, match=r"cannot read /etc/scheduler\.yaml: it does not exist"):
         planned(None)

@@ -45,7 +45,7 @@ def written(plan):
 
 
 @NAMED
-def test_the_plan_names_a_valid_configuration_and_mounts_it(host):
+def test_plan_references_valid_configuration_and_mounts_its_folder(host):
     plan = planned(host)
     assert words(plan.launch_text).count(plan.marker) == 1
     spec = parse_yaml(plan.launch_text)["spec"]
@@ -59,7 +59,7 @@ def test_the_plan_names_a_valid_configuration_and_mounts_it(host):
 
 
 @NAMED
-def test_taking_it_out_gives_the_original_bytes(host):
+def test_unswitch_restores_original_bytes(host):
     assert POD.unswitch(planned(host).launch_text, host.manifest) == host.manifest
     assert POD.is_switched(planned(host).launch_text)
     assert not POD.is_switched(host.manifest)
@@ -67,13 +67,13 @@ def test_taking_it_out_gives_the_original_bytes(host):
 
 
 @NAMED
-def test_planning_again_changes_nothing(host):
+def test_second_plan_changes_nothing(host):
     plan = planned(host)
     assert planned(host, recorded=host.manifest, current=plan.launch_text) == plan
 
 
 @NAMED
-def test_every_other_line_stays_as_it_is(host):
+def test_plan_leaves_other_lines_unchanged(host):
     plan = planned(host)
     after = plan.launch_text.splitlines(keepends=True)
     replaced = ("config", "policy", "- team", "- /etc/own", "command: [", ": []")
@@ -83,7 +83,7 @@ def test_every_other_line_stays_as_it_is(host):
 
 
 @NAMED
-def test_a_change_by_others_stays_when_ours_is_taken_out(host):
+def test_unswitch_preserves_later_changes_of_manifest(host):
     def upgraded(text):
         return text.replace("cpu: 100m", "cpu: 250m").replace("--leader-elect=true", "--leader-elect=false")
 
@@ -92,7 +92,7 @@ def test_a_change_by_others_stays_when_ours_is_taken_out(host):
     assert POD.unswitch(changed, host.manifest) == upgraded(host.manifest)
 
 
-def test_what_is_there_is_merged_not_replaced():
+def test_existing_configuration_is_merged():
     plan = planned(HOSTS["existing configuration"])
     text = plan.files[plan.marker.partition("=")[2]].content.decode()
     assert text.startswith(CONFIGURATION)
@@ -104,7 +104,7 @@ def test_what_is_there_is_merged_not_replaced():
 
 
 @pytest.mark.parametrize("name", ["existing policy file", "existing policy in a ConfigMap"])
-def test_a_policy_stays_a_policy(name):
+def test_existing_policy_remains_policy(name):
     plan = planned(HOSTS[name])
     (path,) = [path for path in plan.files if path.endswith(".json")]
     policy = json.loads(plan.files[path].content)
@@ -114,12 +114,12 @@ def test_a_policy_stays_a_policy(name):
     assert plan.marker == f"--policy-config-file={path}"
 
 
-def test_a_policy_beside_a_configuration_is_what_names_extenders():
+def test_existing_configuration_is_unchanged_if_policy_file_is_also_used():
     host = HOSTS["policy file beside a configuration"]
     assert "--config=/etc/own/c.yaml" in words(planned(host).launch_text)
 
 
-def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
+def test_rotated_certificate_keeps_file_names_and_rotated_ca_changes_them():
     plan = planned(Host(PLAIN))
     leaf = desired("v1.34.4").credentials.__class__(ca=b"authority", certificate=b"new", key=b"new")
     assert planned(Host(PLAIN), credentials=leaf).launch_text == plan.launch_text
@@ -127,14 +127,14 @@ def test_a_rotated_leaf_changes_no_name_and_a_rotated_authority_does():
     assert planned(Host(PLAIN), credentials=authority).marker != plan.marker
 
 
-def test_the_key_belongs_to_the_user_that_the_scheduler_runs_as():
+def test_client_key_is_owned_by_user_of_scheduler():
     rootless = PLAIN.replace("    seccompProfile:", "    runAsUser: 10259\n    seccompProfile:")
     key = planned(Host(rootless)).files["/etc/kubernetes/accelkit/client.key"]
     assert (key.mode, key.owner) == ("0600", 10259)
     assert planned(Host(PLAIN)).files["/etc/kubernetes/accelkit/client.key"].owner is None
 
 
-def test_without_credentials_there_is_no_tls():
+def test_no_tls_is_configured_without_credentials():
     plan = planned(Host(PLAIN), credentials=None, extender=ExtenderEntry(url_prefix="http://10.96.0.1:1"))
     assert [entry["enableHTTPS"] for entry in written(plan)["extenders"]] == [False]
     assert len(plan.files) == 1
@@ -202,18 +202,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_edited_is_refused_with_one_sentence(text, message):
+def test_manifest_that_cannot_be_edited_is_refused_with_one_line(text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         planned(Host(text, "v1.21.0" if "v1.21." in text else "v1.34.4"), current=text)
     assert "\n" not in str(caught.value)
 
 
-def test_an_unchanged_manifest_keeps_its_bytes_whatever_its_layout():
+def test_already_switched_manifest_is_kept_byte_for_byte():
     odd = planned(Host(PLAIN)).launch_text.replace("  hostNetwork: true\n", "  hostNetwork:   true # odd\n\n\n")
     assert planned(Host(PLAIN), recorded=PLAIN, current=odd).launch_text == odd
 
 
-def test_a_manifest_in_json_stays_readable_and_comes_back():
+def test_json_manifest_is_edited_and_restored():
     text = json.dumps(parse_yaml(PLAIN), indent=4)
     plan = planned(Host(text))
     assert plan.marker in words(plan.launch_text)
@@ -248,7 +248,7 @@ OPTIONS = st.lists(
     comments=st.lists(st.integers(0, 60), max_size=3),
 )
 @example(minor=27, options=[], layout="indented", existing=True, comments=[17])
-def test_taking_out_undoes_putting_in(minor, options, layout, existing, comments):
+def test_unswitch_reverses_switch_for_any_layout(minor, options, layout, existing, comments):
     text = with_options(kubeadm_manifest(minor), *options)
     files = {}
     if existing and minor >= 25:

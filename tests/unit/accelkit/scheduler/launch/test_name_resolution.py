@@ -26,7 +26,7 @@ def planned(server="10.0.0.1", *, hosts="", manifest=PLAIN, extender=SERVICE, dn
     return StaticPod().plan(manifest, None, lambda path: files[path].encode() if path in files else None, given)
 
 
-def test_a_service_name_needs_the_clusters_dns():
+def test_service_name_requires_cluster_dns_policy():
     with pytest.raises(
         ConfigurationError, match=r"cannot resolve the Service name .*ClusterIP with tlsConfig.serverName"
     ):
@@ -34,14 +34,14 @@ def test_a_service_name_needs_the_clusters_dns():
     assert planned(extender=ExtenderEntry(url_prefix="https://10.96.0.7:1"), dns_policy="").problems == ()
 
 
-def test_the_dns_policy_is_set_and_taken_back():
+def test_dns_policy_is_added_and_removed():
     plan = planned()
     pod = parse_yaml(plan.launch_text)
     assert pod["spec"]["dnsPolicy"] == FIRST
     assert StaticPod().unswitch(plan.launch_text, None) == PLAIN
 
 
-def test_a_dns_policy_that_was_there_comes_back():
+def test_existing_dns_policy_is_restored():
     manifest = PLAIN.replace("  hostNetwork: true\n", "  dnsPolicy: Default  # theirs\n  hostNetwork: true\n")
     plan = planned(manifest=manifest)
     assert "dnsPolicy: ClusterFirstWithHostNet  # theirs\n" in plan.launch_text
@@ -49,36 +49,36 @@ def test_a_dns_policy_that_was_there_comes_back():
     assert StaticPod().unswitch(plan.launch_text, manifest) == manifest
 
 
-def test_a_dns_policy_that_others_set_is_theirs():
+def test_matching_foreign_dns_policy_is_not_removed():
     manifest = PLAIN.replace("  hostNetwork: true\n", f"  dnsPolicy: {FIRST}\n  hostNetwork: true\n")
     plan = planned(manifest=manifest, dns_policy="")
     assert StaticPod().unswitch(plan.launch_text, None) == manifest
 
 
 @pytest.mark.parametrize("server", ["10.0.0.1", "[fd00::1]", "localhost"])
-def test_an_api_server_by_address_depends_on_no_dns(server):
+def test_api_server_address_requires_no_dns(server):
     assert planned(server).problems == ()
 
 
-def test_an_api_server_by_name_would_be_asked_of_the_dns_that_waits_for_the_scheduler():
+def test_api_server_name_that_depends_on_cluster_dns_is_refused():
     with pytest.raises(ConfigurationError, match=r"the API server's name api\.example.*schedule first"):
         planned("api.example")
     assert planned("api.example", hosts="10.0.0.1 api api.example # ours\n").problems == ()
 
 
-def test_an_extender_of_all_pods_would_stop_the_dns():
+def test_extender_of_all_pods_that_would_block_dns_is_refused():
     with pytest.raises(ConfigurationError, match="every pod, including the DNS pods"):
         planned(extender=dataclasses.replace(SERVICE, managed_resources=()))
     assert planned(extender=dataclasses.replace(SERVICE, managed_resources=(), ignorable=True)).problems == ()
 
 
-def test_an_unreadable_kubeconfig_is_said():
+def test_unreadable_kubeconfig_is_reported():
     given = dataclasses.replace(desired("v1.34.4"), extender=SERVICE, dns_policy=FIRST)
     (problem,) = StaticPod().plan(PLAIN, None, lambda _: None, given).problems
     assert "cannot be read" in problem
 
 
-def test_annotations_of_others_stay():
+def test_foreign_annotations_are_preserved():
     manifest = PLAIN.replace(
         "  name: kube-scheduler\n  names", "  annotations:\n    a: b\n  name: kube-scheduler\n  names"
     )
@@ -87,11 +87,11 @@ def test_annotations_of_others_stay():
     assert StaticPod().unswitch(plan.launch_text, None) == manifest
 
 
-def test_without_a_kubeconfig_the_api_server_is_the_clusters_own():
+def test_scheduler_without_kubeconfig_uses_in_cluster_api_server():
     manifest = PLAIN.replace("    - --kubeconfig=/etc/kubernetes/scheduler.conf\n", "")
     assert planned("api.example", manifest=manifest).problems == ()
 
 
-def test_another_dns_policy_is_refused():
+def test_unsupported_dns_policy_is_refused():
     with pytest.raises(ConfigurationError, match="dns_policy 'None' is invalid"):
         planned(dns_policy="None")

@@ -18,7 +18,7 @@ def configuration(plan):
     return parse_yaml(plan.files[plan.marker.partition("=")[2]].content.decode())
 
 
-def test_k3s_is_given_one_argument_more():
+def test_k3s_drop_in_adds_one_scheduler_argument():
     plan = planned(K3S, {})
     assert plan.launch_text == (
         f"# Written by accelkit, which takes it away again.\nkube-scheduler-arg+:\n- {plan.marker.removeprefix('--')}\n"
@@ -28,7 +28,7 @@ def test_k3s_is_given_one_argument_more():
     assert document["enableProfiling"] is False
 
 
-def test_rke2_mounts_the_folder_too():
+def test_rke2_drop_in_also_mounts_configuration_folder():
     plan = planned(RKE2, {"/etc/rancher/rke2/config.yaml": "data-dir: /data\n"})
     assert plan.launch_text.endswith(
         "kube-scheduler-extra-mount+:\n- /etc/kubernetes/accelkit:/etc/kubernetes/accelkit:ro\n"
@@ -37,7 +37,7 @@ def test_rke2_mounts_the_folder_too():
 
 
 @pytest.mark.parametrize("launch", [K3S, RKE2])
-def test_it_is_ours_alone(launch):
+def test_drop_in_is_owned_by_accelkit_and_removed_on_unswitch(launch):
     plan = planned(launch, {})
     assert launch.path == f"/etc/rancher/{launch.distribution}/config.yaml.d/50-accelkit.yaml"
     assert launch.is_switched(plan.launch_text)
@@ -45,12 +45,12 @@ def test_it_is_ours_alone(launch):
     assert planned(launch, {}, current=plan.launch_text) == plan
 
 
-def test_an_existing_configuration_is_merged():
+def test_existing_configuration_is_merged():
     files = {CONFIG: "kube-scheduler-arg: config=/etc/own.yaml\n", "/etc/own.yaml": CONFIGURATION}
     assert len(configuration(planned(K3S, files))["extenders"]) == 2
 
 
-def test_a_configuration_is_found_through_the_mounts_of_rke2():
+def test_configuration_is_resolved_through_rke2_mounts():
     files = {
         "/etc/rancher/rke2/config.yaml": (
             "kube-scheduler-arg:\n- config=/inside/own.yaml\nkube-scheduler-extra-mount:\n- /outside:/inside:ro\n"
@@ -60,7 +60,7 @@ def test_a_configuration_is_found_through_the_mounts_of_rke2():
     assert len(configuration(planned(RKE2, files))["extenders"]) == 2
 
 
-def test_a_policy_in_a_config_map_is_put_out_of_force():
+def test_config_map_policy_is_disabled():
     files = {
         CONFIG: "kube-scheduler-arg:\n- policy-configmap=own\n- policy-configmap-namespace=team\n",
         "configmap:team/own/policy.cfg": POLICY,
@@ -71,7 +71,7 @@ def test_a_policy_in_a_config_map_is_put_out_of_force():
     )
 
 
-def test_files_add_up_in_their_order():
+def test_configuration_files_are_merged_in_order():
     drop_in = "/etc/rancher/k3s/config.yaml.d/10-own.yaml"
     launch = Rancher("k3s", sources=(CONFIG, drop_in, K3S.path))
     files = {
@@ -85,23 +85,23 @@ def test_files_add_up_in_their_order():
     assert "qps" not in replaced["clientConnection"]
 
 
-def test_a_later_file_that_would_replace_ours_is_refused():
+def test_later_file_that_replaces_scheduler_arguments_is_refused():
     late = "/etc/rancher/k3s/config.yaml.d/90-own.yaml"
     with pytest.raises(ConfigurationError, match="replaces `kube-scheduler-arg`"):
         planned(Rancher("k3s", sources=(CONFIG, late)), {late: "kube-scheduler-arg: v=2\n"})
 
 
 @pytest.mark.parametrize(("text", "message"), [("a: [", "not a single YAML"), ("- a\n", "is not a mapping")])
-def test_an_unreadable_file_is_refused(text, message):
+def test_unreadable_file_is_refused(text, message):
     with pytest.raises(ConfigurationError, match=message):
         planned(K3S, {CONFIG: text})
 
 
-def test_a_file_of_others_in_our_place_is_refused():
+def test_foreign_file_at_drop_in_path_is_refused():
     with pytest.raises(ConfigurationError, match="does not belong to accelkit"):
         planned(K3S, {}, current="a: 1\n")
 
 
-def test_a_configuration_that_is_not_there_is_refused():
+def test_missing_configuration_is_refused():
     with pytest.raises(ConfigurationError, match="the host has no /a"):
         planned(K3S, {CONFIG: "kube-scheduler-arg: config=/a\n"})

@@ -29,7 +29,7 @@ def planned(files=FILES, sources=(), current=None, version="v1.34.4"):
     return SystemdUnit(sources=sources).plan(current, None, read, desired(version))
 
 
-def test_the_drop_in_starts_the_same_program_with_one_option_more():
+def test_drop_in_starts_same_program_with_one_additional_option():
     plan = planned()
     assert plan.launch_text == (
         "# Written by accelkit, which takes it away again.\n[Service]\nExecStart=\n"
@@ -41,7 +41,7 @@ def test_the_drop_in_starts_the_same_program_with_one_option_more():
     assert plan.files["/etc/kubernetes/accelkit/client.key"].owner == 998
 
 
-def test_it_is_ours_alone():
+def test_drop_in_is_owned_by_accelkit_and_removed_on_unswitch():
     unit, plan = SystemdUnit(), planned()
     assert unit.path == "/etc/systemd/system/kube-scheduler.service.d/50-accelkit.conf"
     assert unit.is_switched(plan.launch_text)
@@ -49,14 +49,14 @@ def test_it_is_ours_alone():
     assert planned(current=plan.launch_text) == plan
 
 
-def test_an_existing_configuration_makes_way():
+def test_existing_configuration_is_replaced_by_merged_configuration():
     files = {**FILES, PATH: UNIT.replace("--v=2", "--config /etc/own.yaml"), "/etc/own.yaml": CONFIGURATION}
     plan = planned(files)
     assert "/etc/own.yaml" not in plan.launch_text
     assert plan.files[plan.marker.partition("=")[2]].content.decode().startswith(CONFIGURATION)
 
 
-def test_drop_ins_before_ours_count():
+def test_earlier_drop_ins_are_applied():
     early = PATH + ".d/10-own.conf"
     files = {**FILES, early: "[Service]\nExecStart=\nExecStart=/opt/kube-scheduler --v=9\nUser=\n"}
     plan = planned(files, sources=(PATH, early, SystemdUnit().path))
@@ -86,16 +86,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("files", "sources", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_replaced_is_refused(files, sources, message):
+def test_unsupported_unit_is_refused(files, sources, message):
     with pytest.raises(ConfigurationError, match=message):
         planned(files, sources)
 
 
-def test_a_doubled_dollar_is_no_variable():
+def test_escaped_dollar_is_not_treated_as_variable():
     assert "--v=$$2" in planned({**FILES, PATH: UNIT.replace("--v=2", "--v=$$2")}).launch_text
 
 
-def test_a_file_of_others_in_our_place_is_refused():
+def test_foreign_file_at_drop_in_path_is_refused():
     with pytest.raises(ConfigurationError, match="does not belong to accelkit"):
         planned(current="[Service]\n")
     assert SystemdUnit().unswitch("[Service]\n", None) == "[Service]\n"

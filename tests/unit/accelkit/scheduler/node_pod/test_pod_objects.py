@@ -35,11 +35,11 @@ def mounts(*given, **more):
     ]
 
 
-def test_the_pod_is_named_after_its_node():
+def test_pod_name_is_derived_from_node_name():
     assert build_pod_name("n") == NAME
 
 
-def test_the_pods_rights_and_its_specification_come_before_it():
+def test_rbac_objects_and_secret_are_created_before_pod():
     found = build_objects("apply", SPEC, PodImage("i"))
     assert found[:-1] == [
         ("/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": METADATA}),
@@ -67,7 +67,7 @@ def test_the_pods_rights_and_its_specification_come_before_it():
     assert found[-1][1]["metadata"] == METADATA
 
 
-def test_the_pod_runs_once_on_its_node_with_the_rights_of_root_and_no_more():
+def test_pod_runs_once_on_its_node_with_minimal_privileges():
     spec = pod(pull_secrets=("s",))
     (container,) = spec.pop("containers")
     assert spec.pop("volumes")[0] == {"name": "spec", "secret": {"secretName": NAME, "defaultMode": 0o400}}
@@ -107,14 +107,14 @@ def test_the_pod_runs_once_on_its_node_with_the_rights_of_root_and_no_more():
     ("action", "writes"),
     [("apply", True), ("remove", True), ("compare", False), ("check", False), ("compare-removal", False)],
 )
-def test_the_host_is_written_only_by_what_changes_it(action, writes):
+def test_host_folders_are_writable_only_for_changing_actions(action, writes):
     assert mounts(action) == [
         ("/host/etc/kubernetes", "/etc/kubernetes", "Directory", writes),
         ("/host/var/lib", "/var/lib", "Directory", writes),
     ]
 
 
-def test_what_the_pod_only_reads_of_the_host_is_mounted_for_reading():
+def test_additional_host_paths_are_mounted_read_only():
     spec = Spec(node="n", dns_policy="ClusterFirstWithHostNet")
     assert mounts("apply", spec, host_folders=("/opt/x", "/var/lib"))[2:] == [
         ("/host/opt/x", "/opt/x", "Directory", False),
@@ -122,12 +122,12 @@ def test_what_the_pod_only_reads_of_the_host_is_mounted_for_reading():
     ]
 
 
-def test_the_folder_of_the_manifest_is_mounted_wherever_it_lies():
+def test_manifest_folder_is_mounted_at_any_path():
     launch = LaunchSpec(path="/opt/kube/manifests/deep/kube-scheduler.yaml")
     spec = Spec(node="n", launch=launch, folder="/opt/kube/accelkit", backup_dir="/opt/kube/backup")
     assert mounts("apply", spec)[0] == ("/host/opt/kube", "/opt/kube", "Directory", True)
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(0, 180), (1, 183), (120, 540)])
-def test_the_pod_may_take_three_waits_and_its_start(timeout, seconds):
+def test_pod_deadline_covers_three_waits_and_startup(timeout, seconds):
     assert compute_deadline_seconds(Spec(node="n", timeout=timeout)) == seconds

@@ -57,7 +57,7 @@ def run(_api, action="apply", spec=SPEC, source=IMAGE):
     return run_in_pod(Connection("https://master", None), action, spec, source)
 
 
-def test_the_result_is_the_last_line_and_nothing_stays(api):
+def test_result_is_last_log_line_and_all_objects_are_deleted(api):
     api.log = f"a warning\n{json.dumps(RESULT)}\n"
     assert run(api) == RESULT
     assert api.objects == {}
@@ -65,7 +65,7 @@ def test_the_result_is_the_last_line_and_nothing_stays(api):
     assert api.deleted[0] == POD, "the pod goes first, whose rights the others are"
 
 
-def test_a_pod_of_another_run_is_left_alone_until_it_has_ended(api):
+def test_pod_of_another_run_is_not_deleted_before_it_ends(api):
     api.objects[POD] = {"metadata": {"name": NAME}}
     api.status = {"phase": "Running"}
     looked = []
@@ -80,7 +80,7 @@ def test_a_pod_of_another_run_is_left_alone_until_it_has_ended(api):
     assert looked[:5] == [0] * 5
 
 
-def test_a_pod_of_another_run_that_cannot_start_is_deleted(api):
+def test_pod_of_another_run_that_cannot_start_is_deleted(api):
     api.objects[POD] = {"metadata": {"name": NAME}}
     api.status = {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no"}}}]}
 
@@ -105,14 +105,14 @@ def test_a_pod_of_another_run_that_cannot_start_is_deleted(api):
         ),
     ],
 )
-def test_trouble_is_a_sentence_and_nothing_stays(api, status, log, words):
+def test_pod_failure_is_reported_and_all_objects_are_deleted(api, status, log, words):
     api.status, api.log = status, log
     with pytest.raises(ServiceError, match=words):
         run(api)
     assert api.objects == {}
 
 
-def test_a_pod_that_does_not_end_is_given_up(api, monkeypatch):
+def test_pod_that_does_not_end_times_out(api, monkeypatch):
     monkeypatch.setattr(pod_run, "compute_deadline_seconds", lambda _: 0.05)
     api.status = {"phase": "Pending", "conditions": [{"message": "no such folder"}]}
     with pytest.raises(ServiceError, match=r"did not end within 0\.05 s: no such folder"):
@@ -120,14 +120,14 @@ def test_a_pod_that_does_not_end_is_given_up(api, monkeypatch):
     assert api.objects == {}
 
 
-def test_a_refusal_leaves_nothing(api):
+def test_refused_request_leaves_no_objects(api):
     api.fail(ApiError("not allowed", status=403, reason="Forbidden"), "POST", "/secrets")
     with pytest.raises(ApiError, match="not allowed"):
         run(api)
     assert api.objects == {}
 
 
-def test_the_image_is_that_of_the_node_agents(api):
+def test_image_is_read_from_node_agent_daemon_set(api):
     binding = {"metadata": {"name": "agents", "labels": AGENT_LABELS}, "subjects": [{"namespace": "gpu-sharing"}]}
     api.store(BINDINGS, binding)
     # Whoever may edit a namespace can have an object there that looks like ours.
@@ -141,7 +141,7 @@ def test_the_image_is_that_of_the_node_agents(api):
     assert pod["spec"]["containers"][0]["image"] == "accelkit.io/accelkit:2"
 
 
-def test_the_image_is_never_that_of_a_tenant(api):
+def test_image_of_tenant_daemon_set_is_never_used(api):
     meta = {"name": "accelkit-node-agent", "namespace": "a-team", "labels": AGENT_LABELS}
     api.store(DAEMON_SETS, {"metadata": meta, "spec": {"template": {"spec": {"containers": [{"image": "evil/x"}]}}}})
     with pytest.raises(ConfigurationError, match="cannot create a pod without an image"):
@@ -149,7 +149,7 @@ def test_the_image_is_never_that_of_a_tenant(api):
     assert not api.writes
 
 
-def test_without_an_image_a_removal_looks_at_the_scheduler_alone(api):
+def test_removal_without_image_only_inspects_scheduler_pod(api):
     scheduler = build_pod_path("kube-system", "kube-scheduler-master")
     api.objects[scheduler] = {
         "metadata": {"name": "kube-scheduler-master"},
@@ -163,13 +163,13 @@ def test_without_an_image_a_removal_looks_at_the_scheduler_alone(api):
         run(api, "remove", source=PodImage(""))
 
 
-def test_a_pod_needs_its_node(api):
+def test_pod_requires_node_name(api):
     with pytest.raises(ConfigurationError, match="the name of its node"):
         run(api, spec=Spec())
 
 
 @pytest.mark.parametrize(("ours", "desired", "changed"), [(0, 1, 1), (1, 1, 0), (1, 0, 1), (0, 0, 0)])
-def test_a_check_reads_the_schedulers_pod_and_writes_nothing(api, ours, desired, changed):
+def test_check_reads_scheduler_pod_and_writes_nothing(api, ours, desired, changed):
     option = "--config=/etc/kubernetes/accelkit/config.yaml" if ours else "--config=/etc/kubernetes/other.yaml"
     scheduler = {"metadata": {"name": "kube-scheduler-master"}, "spec": {"containers": [{"command": [option]}]}}
     api.store(build_collection_path("v1", "pods", "kube-system"), scheduler)
@@ -179,7 +179,7 @@ def test_a_check_reads_the_schedulers_pod_and_writes_nothing(api, ours, desired,
     assert api.writes == []
 
 
-def test_a_check_of_a_scheduler_that_has_no_pod_says_that_it_cannot_tell(api):
+def test_check_without_scheduler_pod_reports_unknown_state(api):
     spec = Spec(node="master", launch=LaunchSpec(kind="k3s"))
     found = compare_without_pod(Connection("https://master", None), spec, desired=True)
     assert found["changed"] is False

@@ -42,7 +42,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize(("original", "current"), HOSTS.values(), ids=HOSTS)
-def test_the_kept_manifest_is_the_original(original, current):
+def test_backup_manifest_is_used_as_original(original, current):
     files = {BACKUP: original, FILES[3]: current}
     left = found(current, **files)
     assert left.original == original
@@ -50,19 +50,19 @@ def test_the_kept_manifest_is_the_original(original, current):
 
 
 @pytest.mark.parametrize(("original", "current"), HOSTS.values(), ids=HOSTS)
-def test_a_manifest_upgraded_since_loses_its_lines_alone(original, current):
+def test_upgraded_manifest_loses_only_gcushare_lines(original, current):
     def upgraded(text):
         return text.replace(".0\n    imagePull", ".9\n    imagePull").replace("cpu: 100m", "cpu: 200m")
 
     assert found(upgraded(current), **{BACKUP: original}).original == upgraded(original)
 
 
-def test_without_the_kept_manifest_its_option_and_mount_go():
+def test_option_and_mount_are_removed_without_backup_manifest():
     current = with_mount(with_options(PLAIN, f"--config={YAML_FILE}"), YAML_FILE, YAML_FILE)
     assert found(current).original == PLAIN
 
 
-def test_an_option_that_it_took_the_place_of_comes_back():
+def test_option_replaced_by_gcushare_is_restored():
     original = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/etc/own.yaml", "/etc/own.yaml")
     current = original.replace("    - --config=/etc/own.yaml\n", "").replace(
         "    - --leader-elect=true\n", f"    - --leader-elect=true\n    - --config={YAML_FILE}\n"
@@ -74,38 +74,38 @@ def test_an_option_that_it_took_the_place_of_comes_back():
     assert found(current, **{BACKUP: original}).original == original
 
 
-def test_a_kept_manifest_that_is_no_use_is_not_used():
+def test_unusable_backup_manifest_is_ignored():
     current = with_mount(with_options(PLAIN, f"--config={YAML_FILE}"), YAML_FILE, YAML_FILE)
     assert found(current, **{BACKUP: "garbage: ["}).original == PLAIN
     assert found(current, **{BACKUP: current}).original == PLAIN
 
 
-def test_a_dns_policy_that_it_changed_comes_back():
+def test_dns_policy_changed_by_gcushare_is_restored():
     original = PLAIN.replace("  hostNetwork: true\n", "  dnsPolicy: Default\n  hostNetwork: true\n")
     current = installed(original, "config", YAML_FILE).replace("  dnsPolicy: Default\n", "", 1)
     assert found(current, **{BACKUP: original}).original == original
 
 
 @pytest.mark.parametrize("content", [SETTINGS.replace("/gcushare-scheduler", ""), "a: ["])
-def test_a_configuration_of_others_is_not_taken_for_its_own(content):
+def test_foreign_configuration_is_not_treated_as_leftover(content):
     current = with_mount(with_options(PLAIN, "--config=/etc/own.yaml"), "/etc/own.yaml", "/etc/own.yaml")
     given = {"/etc/own.yaml": content}
     assert find_leftovers(current, lambda path: given[path].encode() if path in given else None) is None
 
 
-def test_files_without_effect_are_swept_all_the_same():
+def test_unused_gcushare_files_are_listed_for_removal():
     left = found(PLAIN, **{BACKUP: PLAIN})
     assert left.original == PLAIN
     assert left.files == (*CONFIGURATIONS, BACKUP)
 
 
-def test_extenders_of_others_in_its_file_are_not_lost():
+def test_foreign_extender_in_gcushare_configuration_is_refused():
     text = SETTINGS + "- urlPrefix: http://other\n"
     with pytest.raises(ConfigurationError, match="also names the extender http://other"):
         found(HOSTS["from 1.23"][1], **{YAML_FILE: text})
 
 
-def test_the_plan_starts_from_the_original():
+def test_plan_is_based_on_original_manifest():
     current = HOSTS["from 1.23"][1]
     original = found(current, **{BACKUP: PLAIN}).original
     given = desired("v1.34.4")

@@ -58,18 +58,18 @@ async def look(watch, answer):
         (ApiError("connection refused"), "cannot read its mirror pod: connection refused"),
     ],
 )
-async def test_each_state_has_its_sentence(answer, problem):
+async def test_each_pod_state_has_its_message(answer, problem):
     watch = await look(_Watch(), answer)
     assert (watch.problem, watch.hopeless) == (problem, False)
 
 
-async def test_a_container_that_admission_added_does_not_matter():
+async def test_container_added_by_admission_is_ignored():
     answer = pod()
     answer["spec"]["containers"].append({"name": "sidecar", "command": ["sh"]})
     assert (await look(_Watch(), answer)).problem is None
 
 
-async def test_waiting_is_in_vain_after_restarts_that_were_seen_and_not_after_old_ones():
+async def test_wait_is_abandoned_only_after_two_new_restarts():
     watch = await look(_Watch(), pod(running=False, restarts=7))
     assert not watch.hopeless, "what happened before is not of this configuration"
     assert not (await look(watch, pod(running=False, restarts=8))).hopeless
@@ -134,18 +134,18 @@ def waited(monkeypatch):
     ],
     ids=["runs", "another container", "not ready"],
 )
-def test_a_scheduler_has_read_its_configuration_when_one_container_has_run_for_a_while(waited, answer, seconds):
+def test_scheduler_is_ready_after_same_container_runs_for_4_seconds(waited, answer, seconds):
     assert waited(answer) == seconds
 
 
-def test_a_scheduler_whose_health_is_not_answered_is_not_taken_for_running(waited):
+def test_scheduler_without_healthz_response_is_not_ready(waited):
     host = Host(answer=False)
     with pytest.raises(ServiceError, match="after 120 s: its /healthz does not respond"):
         waited(lambda _: pod(**RUNNING), host=host)
     assert set(host.asked) == {"https://127.0.0.1:10259/healthz"}
 
 
-def test_a_host_that_cannot_ask_leaves_it_to_the_kubelets_probes(waited):
+def test_kubelet_probes_are_used_when_host_cannot_probe(waited):
     assert waited(lambda _: pod(**RUNNING), host=Host(answer=None)) == 4
 
 
@@ -158,7 +158,7 @@ def test_a_host_that_cannot_ask_leaves_it_to_the_kubelets_probes(waited):
         ("10.0.0.1", "0", []),
     ],
 )
-def test_health_is_asked_where_the_scheduler_serves(waited, address, port, asked):
+def test_healthz_is_probed_at_configured_address_and_port(waited, address, port, asked):
     text = MANIFEST.replace("--bind-address=127.0.0.1", f"'--bind-address={address}'\n    - --secure-port={port}")
     at = COMMAND.index("--bind-address=127.0.0.1")
     command = [*COMMAND[:at], f"--bind-address={address}", f"--secure-port={port}", *COMMAND[at + 1 :]]
@@ -167,7 +167,7 @@ def test_health_is_asked_where_the_scheduler_serves(waited, address, port, asked
     assert host.asked == asked
 
 
-def test_a_scheduler_that_keeps_ending_is_given_up_before_the_deadline_with_its_last_words(waited):
+def test_crash_looping_scheduler_fails_before_deadline_with_log_tail(waited):
     words = {"true": b"unknown field\n", "false": b""}
     with pytest.raises(
         ServiceError, match=r"CrashLoopBackOff \(exit code 1\); the end of its log:\nunknown field;"
@@ -176,10 +176,10 @@ def test_a_scheduler_that_keeps_ending_is_given_up_before_the_deadline_with_its_
     assert "after 120 s" not in str(no.value)
 
 
-def test_a_scheduler_that_did_not_run_before_is_left_alone(waited):
+def test_manifest_of_scheduler_that_is_not_running_is_not_changed(waited):
     with pytest.raises(ServiceError, match=r"the former manifest; its manifest was not changed"):
         waited(lambda _: pod(command=["kube-scheduler"]), act=WAITER.check, marker=())
 
 
-def test_without_a_manifest_there_is_nothing_to_wait_for(waited):
+def test_wait_ends_immediately_without_manifest(waited):
     assert waited(None, text=None) == 0

@@ -21,7 +21,7 @@ RECORD = Record(
 )
 
 
-def test_a_record_survives_its_file():
+def test_record_is_unchanged_by_encoding_and_decoding():
     assert decode_record(encode_record(RECORD), "r.json") == RECORD
 
 
@@ -33,12 +33,12 @@ def test_a_record_survives_its_file():
         (encode_record(RECORD).replace(b": 1\n", b": 2\n"), "version 2"),
     ],
 )
-def test_an_unusable_record_is_an_error(content, message):
+def test_invalid_record_is_an_error(content, message):
     with pytest.raises(ConfigurationError, match=message):
         decode_record(content, "r.json")
 
 
-def test_records_lie_elsewhere_than_the_file():
+def test_records_are_stored_outside_manifest_folder():
     assert build_record_path("/var/lib/accelkit", PATH).startswith("/var/lib/accelkit/kube-scheduler.yaml.")
     assert build_record_path("/b", PATH) != build_record_path("/b", "/other/kube-scheduler.yaml")
     assert build_original_path("/b", "ab") == "/b/ab.original"

@@ -26,7 +26,7 @@ def manifest(tmp_path):
     return (tmp_path / MANIFEST.removeprefix("/")).read_text()
 
 
-def test_apply_again_update_and_remove(tmp_path, host):
+def test_apply_is_idempotent_and_removal_restores_host(tmp_path, host):
     before = tree(tmp_path)
     first = switch(host).apply(desired())
     assert {change.path for change in first.changes} > {MANIFEST}
@@ -45,7 +45,7 @@ def test_apply_again_update_and_remove(tmp_path, host):
     assert switch(host).remove().changes == ()
 
 
-def test_folders_that_a_mount_of_a_pod_has_made_go_with_the_removal(tmp_path, host):
+def test_folders_created_by_pod_mounts_are_removed(tmp_path, host):
     before = tree(tmp_path)
     for folder in ("etc/kubernetes/accelkit", "var/lib/accelkit/backup"):
         (tmp_path / folder).mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_folders_that_a_mount_of_a_pod_has_made_go_with_the_removal(tmp_path, ho
     assert tree(tmp_path) == before
 
 
-def test_a_scheduler_is_restarted_when_its_launch_file_changes_and_only_then(host):
+def test_scheduler_is_restarted_only_when_launch_file_changes(host):
     runner = Runner()
     assert restarts(runner, switch(host, runner).apply, desired()) == 1
     assert restarts(runner, switch(host, runner).apply, desired()) == 0
@@ -71,7 +71,7 @@ def restarts(runner, act, *args):
     return runner.restarts - before
 
 
-def test_comparing_changes_nothing(tmp_path, host):
+def test_compare_changes_nothing(tmp_path, host):
     before = tree(tmp_path)
     outcome = switch(host).compare(desired())
     assert [change.before is None for change in outcome.changes].count(False) == 1
@@ -84,7 +84,7 @@ def test_comparing_changes_nothing(tmp_path, host):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("then", ["apply", "remove"])
-def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, short_host, then, after):
+def test_interrupted_apply_is_completed_by_next_run(tmp_path, short_host, then, after):
     before, launch_files = tree(tmp_path), {compute_sha256(manifest(tmp_path).encode())}
     switch(short_host).apply(desired())
     launch_files.add(compute_sha256(manifest(tmp_path).encode()))
@@ -108,7 +108,7 @@ def test_a_kill_at_any_change_is_finished_by_the_next_run(tmp_path, short_host, 
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, short_host, after):
+def test_interrupted_removal_is_completed_by_next_run(tmp_path, short_host, after):
     before = tree(tmp_path)
     for at in range(100):
         switch(short_host).apply(desired())
@@ -124,7 +124,7 @@ def test_a_kill_of_the_removal_is_finished_by_the_next_one(tmp_path, short_host,
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "fchmod", "rename", "close", "mkdir", "chmod"])
-def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, short_host, call, monkeypatch):
+def test_interrupted_write_leaves_old_or_new_file(tmp_path, short_host, call, monkeypatch):
     before = tree(tmp_path)
     real, calls = getattr(os, call), []
     for at in range(200):
@@ -156,7 +156,7 @@ def test_a_kill_amid_any_write_leaves_the_old_or_the_new_file(tmp_path, short_ho
     assert at > 2
 
 
-def test_a_scheduler_that_does_not_come_back_gets_its_manifest_again(tmp_path, host):
+def test_manifest_is_restored_when_scheduler_does_not_start(tmp_path, host):
     before = tree(tmp_path)
     with pytest.raises(ServiceError, match="does not run"):
         switch(host, Runner(refuses=lambda text: FLAG in text)).apply(desired())
@@ -172,7 +172,7 @@ def test_a_scheduler_that_does_not_come_back_gets_its_manifest_again(tmp_path, h
     assert tree(tmp_path) == before
 
 
-def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manifest(tmp_path, host):
+def test_scheduler_is_restarted_with_former_manifest_after_failed_switch(tmp_path, host):
     original = manifest(tmp_path)
     service = Restarted(tmp_path, refuses=lambda text: FLAG in text)
     with pytest.raises(ServiceError, match="the former state was restored"):
@@ -180,7 +180,7 @@ def test_a_scheduler_that_does_not_come_back_is_restarted_with_its_former_manife
     assert service.running == original == manifest(tmp_path)
 
 
-def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_path, host):
+def test_failed_switch_and_failed_restore_are_both_reported(tmp_path, host):
     original = manifest(tmp_path)
     with pytest.raises(
         ServiceError, match=r"something else; and the former configuration could not be restored: .* something else"
@@ -189,7 +189,7 @@ def test_a_scheduler_that_comes_back_with_neither_is_told_with_both_reasons(tmp_
     assert manifest(tmp_path) == original
 
 
-def test_a_manifest_that_was_put_back_has_the_mode_that_it_has_now(tmp_path, host):
+def test_restored_manifest_keeps_its_current_mode(tmp_path, host):
     switch(host).apply(desired())
     place = tmp_path / MANIFEST.removeprefix("/")
     place.chmod(0o640)
@@ -199,7 +199,7 @@ def test_a_manifest_that_was_put_back_has_the_mode_that_it_has_now(tmp_path, hos
     assert (manifest(tmp_path), place.stat().st_mode & 0o777) == (running, 0o640)
 
 
-def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_run(tmp_path, host):
+def test_interrupted_switch_with_failing_scheduler_is_reverted_by_next_run(tmp_path, host):
     before = tree(tmp_path)
     with pytest.raises(Killed):
         switch(host, Runner(refuses=lambda text: FLAG in text, dies=True)).apply(desired())
@@ -222,7 +222,7 @@ def test_a_switch_cut_off_before_a_scheduler_that_fails_is_put_back_by_the_next_
     assert tree(tmp_path) == before
 
 
-def test_a_manifest_written_by_others_amid_a_switch_is_never_taken_for_ours(tmp_path, host):
+def test_manifest_replaced_during_interrupted_switch_is_preserved(tmp_path, host):
     with pytest.raises(Killed):
         switch(host, Runner(refuses=bool, dies=True)).apply(desired())
     upgraded = kubeadm_manifest(35)
@@ -233,7 +233,7 @@ def test_a_manifest_written_by_others_amid_a_switch_is_never_taken_for_ours(tmp_
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_scheduler_that_others_must_restart_is_restarted_whatever_was_cut_off(tmp_path, short_host, after):
+def test_service_is_restarted_after_interrupted_apply_or_removal(tmp_path, short_host, after):
     """As systemd: a launch file that was switched by a run that died says nothing about what runs."""
     service = Restarted(tmp_path)
     for at in range(50):
@@ -260,14 +260,14 @@ def ends(call, *args):
     return True
 
 
-def test_a_scheduler_that_does_not_run_is_left_alone(tmp_path, host):
+def test_scheduler_that_is_not_running_is_not_switched(tmp_path, host):
     before = tree(tmp_path)
     with pytest.raises(ServiceError):
         switch(host, Runner(refuses=bool)).apply(desired())
     assert tree(tmp_path) == before
 
 
-def test_a_manifest_written_again_by_others_is_switched_again_and_keeps_their_changes(tmp_path, host):
+def test_replaced_manifest_is_switched_again_and_its_changes_are_kept(tmp_path, host):
     switch(host).apply(desired())
     upgraded = kubeadm_manifest(35)
     (tmp_path / MANIFEST.removeprefix("/")).write_text(upgraded)
@@ -278,7 +278,7 @@ def test_a_manifest_written_again_by_others_is_switched_again_and_keeps_their_ch
     assert manifest(tmp_path) == upgraded
 
 
-def test_what_others_added_to_a_switched_manifest_stays_on_removal(tmp_path, host):
+def test_edits_of_switched_manifest_are_preserved_on_removal(tmp_path, host):
     original = manifest(tmp_path)
     switch(host).apply(desired())
     edited = manifest(tmp_path).replace("cpu: 100m", "cpu: 200m")
@@ -290,7 +290,7 @@ def test_what_others_added_to_a_switched_manifest_stays_on_removal(tmp_path, hos
     assert not (tmp_path / "etc/kubernetes/accelkit").exists()
 
 
-def test_gcushare_is_adopted_and_its_files_go(tmp_path):
+def test_gcushare_is_adopted_and_its_files_are_removed(tmp_path):
     original = kubeadm_manifest(34)
     config = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
     theirs = (
@@ -313,7 +313,7 @@ def test_gcushare_is_adopted_and_its_files_go(tmp_path):
     assert manifest(tmp_path) == original
 
 
-def test_trouble_is_one_sentence_and_changes_nothing(tmp_path, host):
+def test_invalid_manifest_is_reported_and_changes_nothing(tmp_path, host):
     place = tmp_path / MANIFEST.removeprefix("/")
     for content, words in (
         (b"a: [", "not a single YAML document"),
@@ -343,7 +343,7 @@ def test_a_damaged_original_is_not_restored(tmp_path, host):
     assert tree(tmp_path) == installed
 
 
-def test_no_space_changes_nothing(tmp_path, host, monkeypatch):
+def test_full_disk_changes_nothing(tmp_path, host, monkeypatch):
     before = tree(tmp_path)
 
     def full(*_):

@@ -63,13 +63,13 @@ DEAD = ("failed", ())
 SERVICE = SystemdService(timeout_seconds=10)
 
 
-def test_a_service_that_runs_with_our_option_is_waited_for(on):
+def test_wait_returns_when_service_runs_with_own_option(on):
     machine = on(("activating", ()), FORMER, OURS)
     SERVICE.wait(machine, "text", MARKER)
     assert machine.now == 3
 
 
-def test_a_service_that_ends_at_once_over_its_options_is_not_taken_for_running(on):
+def test_service_that_exits_because_of_its_options_is_reported_as_failed(on):
     machine = on(OURS, DEAD, OURS, DEAD)
     with pytest.raises(
         ServiceError, match=r"kube-scheduler\.service is failed after 10 s; the end of its log:\nunknown flag"
@@ -79,7 +79,7 @@ def test_a_service_that_ends_at_once_over_its_options_is_not_taken_for_running(o
 
 
 @pytest.mark.parametrize("words", [("kube-scheduler",), (f"{MARKER}.old",), ("--v=2", f"x{MARKER}")])
-def test_a_service_that_still_runs_without_our_option_is_reported(on, words):
+def test_service_running_without_own_option_is_reported(on, words):
     with pytest.raises(ServiceError, match=f"kube-scheduler.service runs without {MARKER} after 10 s"):
         SERVICE.wait(on(("active", words)), "text", MARKER)
 
@@ -87,13 +87,13 @@ def test_a_service_that_still_runs_without_our_option_is_reported(on, words):
 @pytest.mark.parametrize(
     ("service", "marker"), [(SERVICE, None), (SystemdService("k3s.service", embedded=True, timeout_seconds=10), MARKER)]
 )
-def test_whose_command_line_says_nothing_needs_to_run_only(on, service, marker):
+def test_embedded_or_unmarked_service_only_has_to_run(on, service, marker):
     machine = on(FORMER)
     service.wait(machine, "text", marker)
     assert machine.commands == [["systemctl", "show", "--property=ActiveState,MainPID", service.unit]] * 2
 
 
-def test_a_service_is_checked_by_one_look(on):
+def test_check_inspects_service_only_once(on):
     machine = on(FORMER)
     SERVICE.check(machine, None)
     assert machine.now == 0
@@ -103,7 +103,7 @@ def test_a_service_is_checked_by_one_look(on):
         SERVICE.check(on(OURS, fails=("show",)), None)
 
 
-def test_a_service_is_restarted_with_its_files_read_again(on):
+def test_restart_reloads_unit_files(on):
     machine = on(OURS, fails=("reset-failed",))
     SERVICE.restart(machine)
     assert [command[1] for command in machine.commands] == ["reset-failed", "daemon-reload", "restart"]
@@ -111,7 +111,7 @@ def test_a_service_is_restarted_with_its_files_read_again(on):
 
 
 @pytest.mark.parametrize("command", ["daemon-reload", "restart"])
-def test_a_restart_that_fails_is_reported_with_the_last_words(on, command):
+def test_failed_restart_is_reported_with_log_tail(on, command):
     machine = on(OURS, fails=(command,))
     with pytest.raises(
         ServiceError, match=rf"`systemctl {command}.*` failed with 1: it refuses; the end of its log:\nunknown"
@@ -122,7 +122,7 @@ def test_a_restart_that_fails_is_reported_with_the_last_words(on, command):
 @pytest.mark.parametrize(
     "silence", [{"fails": ("daemon-reload", "journalctl")}, {"fails": ("daemon-reload",), "log": ""}]
 )
-def test_a_service_without_words_has_no_last_ones(on, silence):
+def test_failed_restart_without_log_is_reported_without_log_tail(on, silence):
     with pytest.raises(ServiceError, match=r"it refuses$"):
         SERVICE.restart(on(OURS, **silence))
 
@@ -148,7 +148,7 @@ def saying(monkeypatch):
     return make
 
 
-def test_a_runner_that_says_so_has_taken_the_configuration(saying):
+def test_wait_returns_when_runner_reports_configuration(saying):
     told = [None, b"{", b"\xff", {"ready": True, "config_sha256": "other"}, {"config_sha256": DIGEST}]
     told.append({"ready": True, "config_sha256": DIGEST})
 
@@ -161,14 +161,14 @@ def test_a_runner_that_says_so_has_taken_the_configuration(saying):
     assert host.clock.now == 5
 
 
-def test_a_configuration_that_the_runner_refuses_is_told_at_once(saying):
+def test_configuration_refused_by_runner_is_reported_immediately(saying):
     host = saying(lambda _: json.dumps({"config_sha256": DIGEST, "error": "unknown field"}).encode())
     with pytest.raises(ServiceError, match="does not run with its configuration: unknown field"):
         FILE.wait(host, TEXT, None)
     assert host.clock.now == 0
 
 
-def test_a_runner_that_says_nothing_is_waited_for_until_the_deadline(saying):
+def test_runner_that_reports_no_status_times_out(saying):
     host = saying(lambda _: None)
     with pytest.raises(ServiceError, match="does not run with its configuration after 10 s"):
         FILE.wait(host, TEXT, None)

@@ -21,7 +21,7 @@ def offer(labels=None, inventory="", capacity=None, dialects=DIALECTS, **allocat
     return read_offer(msgspec.convert({"metadata": metadata, "status": status}, Node), dialects)
 
 
-def test_each_card_has_its_part_of_what_the_node_has_rounded_down():
+def test_each_card_gets_equal_share_of_node_amounts_rounded_down():
     found = build_inventory(
         offer(LABELS, i915="6", foo="11", little="2", memory__max="24Gi", millicores="3000", i915_monitoring="1"), 2**30
     )
@@ -35,38 +35,38 @@ def test_each_card_has_its_part_of_what_the_node_has_rounded_down():
         assert (card.amounts, card.capacity_bytes) == (((FOO, 3), (I915, 2)), 8 * 2**30)
 
 
-def test_without_memory_in_its_status_a_nodes_memory_is_unknown():
+def test_node_without_memory_in_status_has_cards_of_unknown_memory():
     assert [card.memory_bytes for card in build_inventory(offer(LABELS, i915="3"), 1).cards] == [None] * 3
 
 
-def test_a_quantity_that_cannot_be_read_is_nothing_to_give():
+def test_unreadable_quantity_of_node_is_ignored():
     assert build_inventory(offer(LABELS, i915="3", foo="many"), 1).cards[0].amounts == ((I915, 1),)
 
 
-def test_labels_that_cannot_be_read_are_no_cards():
+def test_unreadable_card_label_raises_inventory_error():
     with pytest.raises(InventoryError, match="gpu-numbers is"):
         build_inventory(offer({"gpu.intel.com/gpu-numbers": "0.x"}, i915="1"), 1)
 
 
-def test_cards_of_an_inventory_get_their_part_by_the_labels_or_their_own_count():
+def test_add_offer_divides_amounts_by_labels_or_inventory_cards():
     inventory = Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 32)))
     assert [card.amounts for card in add_offer(inventory, offer(i915="5")).cards] == [((I915, 2),)] * 2
     assert [card.amounts for card in add_offer(inventory, offer(LABELS, i915="5")).cards] == [((I915, 1),)] * 2
     assert add_offer(inventory, NOTHING) == inventory
 
 
-def test_how_often_cards_of_our_agent_can_be_given_is_not_less_for_one_that_is_ill():
+def test_card_counts_are_read_from_capacity_on_nodes_with_inventory():
     inventory = Inventory(1, (Card("a", "v", "m", 16), Card("b", "v", "m", 32)))
     for told, parts in (("{}", ((FOO, 2), (I915, 1))), ("", ((FOO, 2),))):
         seen = offer(inventory=told, capacity={I915: "2", FOO: "8"}, i915="1", foo="4")
         assert add_offer(inventory, seen).cards[0].amounts == parts
 
 
-def test_where_nobody_speaks_the_dialect_a_node_says_nothing():
+def test_node_offer_is_empty_without_label_dialect():
     assert offer(LABELS, i915="6", dialects=load_dialects(["native", "aliyun"])) is NOTHING
 
 
-def test_tiles_numa_nodes_links_and_preference_of_single_cards():
+def test_labels_set_tiles_numa_nodes_links_and_preference_of_cards():
     labels = {
         **LABELS,
         "gpu.intel.com/numa-gpu-map": "0-0.2_1-3",
@@ -86,7 +86,7 @@ def test_tiles_numa_nodes_links_and_preference_of_single_cards():
     ]
 
 
-def test_what_our_agent_knows_of_a_card_stays():
+def test_add_offer_preserves_numa_node_and_links_of_inventory():
     linked = Card("a", "v", "m", 16, numa=7, links=(Link("b", "NVLink"),), minor=2)
     labels = {**LABELS, "gpu.intel.com/numa-gpu-map": "0-2", "gpu.intel.com/xe-links": "1.0-2.0"}
     found = add_offer(Inventory(1, (linked, Card("b", "v", "m", 16, minor=3))), offer(labels, i915="3"))

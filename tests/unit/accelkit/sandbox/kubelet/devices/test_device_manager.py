@@ -76,13 +76,13 @@ class Node:
         return {each for *_, held in self.manager.list_allocations() for each in held.device_ids}
 
 
-async def test_a_container_gets_as_many_healthy_devices_as_it_asks_for():
+async def test_container_receives_requested_number_of_healthy_devices():
     node = Node()
     node.list(unhealthy=node.ids[:12])
     assert await node.start("p", "main", APP, 4) == set(node.ids[12:])
 
 
-async def test_what_the_plugin_gave_is_kept_with_the_devices():
+async def test_allocate_response_is_stored_with_devices():
     node = Node(1)
     await node.start("p", "main", APP, 1)
     assert node.manager.find_allocations("p", "main")[MEMORY].response.environment == {"IDS": "card-00"}
@@ -117,14 +117,14 @@ REUSE = {
 
 
 @pytest.mark.parametrize(("devices", "containers", "used", "holds"), REUSE.values(), ids=REUSE)
-async def test_containers_take_what_init_containers_left(devices, containers, used, holds):
+async def test_app_containers_reuse_devices_of_init_containers(devices, containers, used, holds):
     node = Node(devices)
     held = {name: await node.start("p", name, KINDS.get(name, APP), count) for name, count in containers.items()}
     assert holds(**held)
     assert len(node.used()) == used
 
 
-async def test_another_pod_ends_the_reuse_of_an_earlier_pods_devices():
+async def test_allocation_to_another_pod_ends_device_reuse():
     node = Node(12)
     init = await node.start("p", "init", INIT, 4)
     await node.start("q", "main", APP, 4)
@@ -132,18 +132,18 @@ async def test_another_pod_ends_the_reuse_of_an_earlier_pods_devices():
     assert not main & init
 
 
-async def test_without_a_preference_the_choice_is_random_but_the_same_for_the_same_seed():
+async def test_device_choice_without_preference_is_random_and_seeded():
     choices = {frozenset(await Node(16, seed=seed).start("p", "main", APP, 4)) for seed in (1, 1, 2, 3)}
     assert len(choices) == 3
 
 
-async def test_a_plugin_without_the_option_is_not_asked_for_a_preference():
+async def test_preferred_allocation_is_not_requested_without_plugin_option():
     node = Node()
     await node.start("p", "main", APP, 4)
     assert node.plugin.preferred_calls == []
 
 
-async def test_the_plugin_hears_which_devices_are_taken_already_and_the_total():
+async def test_preferred_allocation_request_lists_available_and_required_devices():
     node = Node(8, preferred=True)
     init = sorted(await node.start("p", "init", INIT, 2))
     node.plugin.preferred_calls.clear()
@@ -160,7 +160,7 @@ async def test_the_plugin_hears_which_devices_are_taken_already_and_the_total():
     assert size == 3
 
 
-async def test_a_preference_for_devices_in_use_is_ignored():
+async def test_preferred_devices_already_in_use_are_ignored():
     plugin = Plugin(["card-00"])
     node = Node(4, plugin=plugin, preferred=True)
     assert await node.start("p", "main", APP, 1) == {"card-00"}
@@ -168,7 +168,7 @@ async def test_a_preference_for_devices_in_use_is_ignored():
 
 
 @pytest.mark.parametrize("preference", ["05", "03 06", "05 06 07"], ids=["too few", "enough", "too many"])
-async def test_preferred_devices_are_taken_and_filled_up_or_cut(preference):
+async def test_preferred_devices_are_supplemented_or_truncated_to_request(preference):
     preferred = {f"card-{number}" for number in preference.split()}
     node = Node(8, plugin=Plugin(sorted(preferred)), preferred=True)
     chosen = await node.start("p", "main", APP, 2)
@@ -177,7 +177,7 @@ async def test_preferred_devices_are_taken_and_filled_up_or_cut(preference):
     assert node.plugin.preferred_calls == [(node.ids, [], 2)]
 
 
-async def test_no_preference_is_asked_when_reusable_devices_suffice():
+async def test_preferred_allocation_is_skipped_when_reusable_devices_suffice():
     node = Node(8, preferred=True)
     await node.start("p", "init", INIT, 4)
     node.plugin.preferred_calls.clear()
@@ -185,21 +185,21 @@ async def test_no_preference_is_asked_when_reusable_devices_suffice():
     assert node.plugin.preferred_calls == []
 
 
-async def test_a_container_that_has_its_devices_keeps_them():
+async def test_container_with_allocated_devices_keeps_them():
     node = Node()
     first = await node.start("p", "main", APP, 4)
     assert await node.start("p", "main", APP, 4) == first
     assert len(node.plugin.allocate_calls) == 1
 
 
-async def test_a_container_that_asks_for_another_number_later_fails():
+async def test_changed_device_count_of_container_is_refused():
     node = Node()
     await node.start("p", "main", APP, 4)
     with pytest.raises(DevicePluginError, match=r'changed request for resource "accelkit\.io/memory" from 4 to 5'):
         await node.start("p", "main", APP, 5)
 
 
-async def test_too_few_free_devices_fail_with_the_numbers():
+async def test_insufficient_free_devices_error_reports_counts():
     node = Node(8)
     await node.start("p", "main", APP, 6)
     with pytest.raises(DevicePluginError) as failure:
@@ -210,35 +210,35 @@ async def test_too_few_free_devices_fail_with_the_numbers():
     assert len(node.used()) == 6
 
 
-async def test_the_requested_number_in_the_failure_is_what_reuse_left_open():
+async def test_insufficient_devices_error_excludes_reused_devices():
     node = Node(4)
     await node.start("p", "init", INIT, 3)
     with pytest.raises(DevicePluginError, match=r"Requested: 2, Available: 1"):
         await node.start("p", "main", APP, 5)
 
 
-async def test_a_resource_nobody_registered_fails():
+async def test_unregistered_resource_cannot_be_allocated():
     with pytest.raises(DevicePluginError, match=r"cannot allocate unregistered device example\.com/none"):
         await Node().start("p", "main", APP, 1, resource="example.com/none")
 
 
 @pytest.mark.parametrize("name", ["cpu", "memory", "hugepages-2Mi", "kubernetes.io/batch", "ephemeral-storage"])
-async def test_the_resources_of_kubernetes_are_not_the_device_managers(name):
+async def test_native_kubernetes_resources_are_ignored(name):
     assert await Node().start("p", "main", APP, 1, resource=name) == set()
 
 
-async def test_zero_of_an_unregistered_resource_is_fine():
+async def test_zero_devices_of_unregistered_resource_are_accepted():
     assert await Node().start("p", "main", APP, 0, resource="example.com/none") == set()
 
 
-async def test_zero_devices_call_no_plugin():
+async def test_zero_devices_do_not_call_plugin():
     node = Node()
     assert await node.start("p", "main", APP, 0) == set()
     assert node.plugin.allocate_calls == []
 
 
 @pytest.mark.parametrize("step", ["preferred", "allocate"])
-async def test_a_failed_call_leaves_nothing_allocated(step):
+async def test_failed_plugin_call_leaves_no_allocation(step):
     node = Node(4, plugin=Plugin(fail=step), preferred=True)
     with pytest.raises(DevicePluginError):
         await node.start("p", "main", APP, 2)
@@ -247,7 +247,7 @@ async def test_a_failed_call_leaves_nothing_allocated(step):
     assert len(await node.start("q", "main", APP, 4)) == 4
 
 
-async def test_releasing_one_pod_leaves_the_other_its_devices():
+async def test_releasing_pod_preserves_devices_of_other_pod():
     node = Node(8)
     await node.start("p", "main", APP, 4)
     kept = await node.start("q", "main", APP, 4)
@@ -257,13 +257,13 @@ async def test_releasing_one_pod_leaves_the_other_its_devices():
     assert len(await node.start("r", "main", APP, 4)) == 4
 
 
-async def test_restored_devices_are_in_use():
+async def test_restored_devices_are_marked_in_use():
     node = Node(4)
     node.manager.restore("p", "main", MEMORY, DeviceAllocation(frozenset(["card-00"]), AllocateResponse()))
     assert "card-00" not in await node.start("q", "main", APP, 3)
 
 
-def test_unhealthy_devices_count_for_capacity_alone():
+def test_unhealthy_devices_count_only_toward_capacity():
     node = Node(4)
     node.list(unhealthy=["card-01"])
     resources = node.manager.collect_resources()
@@ -271,7 +271,7 @@ def test_unhealthy_devices_count_for_capacity_alone():
     assert resources.allocatable == {MEMORY: 3}
 
 
-async def test_the_devices_of_a_plugin_that_went_away_are_unhealthy_and_stay_held():
+async def test_devices_of_disconnected_plugin_are_unhealthy_but_still_held():
     node = Node(4)
     held = await node.start("p", "main", APP, 2)
     node.manager.disconnect_plugin(MEMORY)
@@ -282,7 +282,7 @@ async def test_the_devices_of_a_plugin_that_went_away_are_unhealthy_and_stay_hel
         await node.start("q", "main", APP, 1)
 
 
-async def test_a_pod_that_holds_devices_fails_again_once_they_are_unhealthy():
+async def test_container_start_fails_when_allocated_devices_become_unhealthy():
     node = Node(4)
     await node.start("p", "main", APP, 4)
     node.list(unhealthy=["card-01"])
@@ -290,7 +290,7 @@ async def test_a_pod_that_holds_devices_fails_again_once_they_are_unhealthy():
         await node.start("p", "main", APP, 4)
 
 
-def test_after_the_grace_period_the_resource_is_removed_once():
+def test_resource_is_removed_once_after_grace_period():
     node = Node(4)
     assert node.manager.find_next_expiry() is None
     node.manager.disconnect_plugin(MEMORY)
@@ -305,7 +305,7 @@ def test_after_the_grace_period_the_resource_is_removed_once():
     assert node.manager.find_next_expiry() is None
 
 
-async def test_a_removed_resource_that_a_pod_still_holds_cannot_be_allocated():
+async def test_removed_resource_still_held_by_pod_cannot_be_allocated():
     node = Node(4)
     await node.start("p", "main", APP, 1)
     node.manager.disconnect_plugin(MEMORY)
@@ -315,7 +315,7 @@ async def test_a_removed_resource_that_a_pod_still_holds_cannot_be_allocated():
         await node.start("q", "main", APP, 1)
 
 
-def test_a_plugin_that_went_away_before_it_listed_anything_is_removed_too():
+def test_plugin_disconnected_before_first_list_is_removed():
     node = Node(0)
     node.manager.connect_plugin("example.com/other", PluginOptions(), Plugin())
     node.manager.disconnect_plugin("example.com/other")
@@ -324,13 +324,13 @@ def test_a_plugin_that_went_away_before_it_listed_anything_is_removed_too():
     assert node.manager.collect_resources().removed == {"example.com/other"}
 
 
-def test_a_plugin_nobody_knows_cannot_go_away():
+def test_disconnecting_unknown_plugin_has_no_effect():
     node = Node(1)
     node.manager.disconnect_plugin("example.com/none")
     assert node.manager.collect_resources().capacity == {MEMORY: 1}
 
 
-async def test_a_plugin_that_registers_again_replaces_the_old_one():
+async def test_reregistered_plugin_replaces_old_plugin():
     node = Node(4)
     held = await node.start("p", "main", APP, 2)
     node.manager.disconnect_plugin(MEMORY)
@@ -352,7 +352,7 @@ async def test_a_stopped_endpoint_is_not_called():
         await node.start("p", "main", APP, 1)
 
 
-async def test_pre_start_is_called_only_where_the_plugin_wants_it():
+async def test_pre_start_is_called_only_if_plugin_requires_it():
     plain, eager = Node(2), Node(2, pre_start=True)
     for node in (plain, eager):
         await node.start("p", "main", APP, 2)
@@ -361,7 +361,7 @@ async def test_pre_start_is_called_only_where_the_plugin_wants_it():
     assert eager.plugin.pre_start_calls == [["card-00", "card-01"]]
 
 
-def test_devices_are_known_with_their_numa_nodes():
+def test_healthy_devices_are_listed_with_numa_nodes():
     node = Node(0)
     node.manager.update_devices(
         MEMORY, [PluginDevice(id="b", numa=(1,)), PluginDevice(id="a"), PluginDevice(id="c", healthy=False)]
@@ -382,5 +382,5 @@ def test_devices_are_known_with_their_numa_nodes():
     ],
     ids=["extended", "of Kubernetes or in capitals", "not names"],
 )
-def test_extended_resource_names(names, extended):
+def test_extended_resource_names_are_recognized(names, extended):
     assert {name: is_extended_resource_name(name) for name in names} == dict.fromkeys(names, extended)

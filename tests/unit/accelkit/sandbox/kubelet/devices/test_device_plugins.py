@@ -149,14 +149,14 @@ async def kubelet(folder):
     await kubelet.server.stop()
 
 
-async def test_a_plugin_that_registers_is_dialled_and_its_devices_count(kubelet, folder):
+async def test_registered_plugin_is_connected_and_its_devices_are_counted(kubelet, folder):
     async with Plugin(folder).serving() as plugin:
         plugin.lists.put_nowait([pb.Device(ID="a", health="Healthy"), pb.Device(ID="b", health="Unhealthy")])
         await kubelet.register()
         await kubelet.until(2, 1)
 
 
-async def test_what_allocate_answers_reaches_the_container(kubelet):
+async def test_allocate_response_is_passed_to_container(kubelet):
     async with kubelet.serving(1):
         response = (await kubelet.allocate(1)).response
     assert response.environment == {"IDS": "card-0"}
@@ -165,7 +165,7 @@ async def test_what_allocate_answers_reaches_the_container(kubelet):
     assert response.cdi_devices == ("a.io/card=0",)
 
 
-async def test_the_preferred_devices_are_asked_for_and_taken(kubelet):
+async def test_preferred_devices_are_requested_and_allocated(kubelet):
     async with kubelet.serving(4, preferred=["card-2", "card-3"]) as plugin:
         held = await kubelet.allocate(2)
     assert held.device_ids == {"card-2", "card-3"}
@@ -181,7 +181,7 @@ async def test_pre_start_is_called_when_the_plugin_requires_it(kubelet):
     assert plugin.started == [["card-0"]]
 
 
-async def test_a_refused_allocate_fails_with_the_words_of_grpc(kubelet):
+async def test_refused_allocate_reports_grpc_status(kubelet):
     async with kubelet.serving(4, fail=True):
         with pytest.raises(DevicePluginError, match="rpc error: code = FailedPrecondition desc = card is full"):
             await kubelet.allocate(1)
@@ -191,14 +191,14 @@ async def test_a_refused_allocate_fails_with_the_words_of_grpc(kubelet):
     ("version", "resource", "says"),
     [("v1beta2", MEMORY, "requested API version"), ("v1beta1", "memory", "is invalid")],
 )
-async def test_a_wrong_registration_is_refused(kubelet, version, resource, says):
+async def test_invalid_registration_is_refused(kubelet, version, resource, says):
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await kubelet.register(version=version, resource=resource)
     assert failure.value.code() is grpc.StatusCode.UNKNOWN
     assert says in failure.value.details()
 
 
-async def test_a_plugin_that_cannot_be_dialled_is_refused(kubelet, monkeypatch):
+async def test_registration_with_unreachable_endpoint_is_refused(kubelet, monkeypatch):
     monkeypatch.setattr("accelkit.sandbox.kubelet.devices.plugin_connection._CONNECT_SECONDS", 0.1)
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await kubelet.register(endpoint="nobody.sock")
@@ -216,7 +216,7 @@ def message(size):
     return devices
 
 
-async def test_a_list_of_4194304_bytes_is_taken(kubelet, folder):
+async def test_device_list_of_4194304_bytes_is_accepted(kubelet, folder):
     devices = message(LIMIT)
     async with Plugin(folder).serving() as plugin:
         plugin.lists.put_nowait(devices)
@@ -224,14 +224,14 @@ async def test_a_list_of_4194304_bytes_is_taken(kubelet, folder):
         await kubelet.until(len(devices), len(devices))
 
 
-async def test_a_list_of_one_byte_more_ends_the_plugin(kubelet):
+async def test_device_list_over_4194304_bytes_disconnects_plugin(kubelet):
     devices = message(LIMIT + 1)
     async with kubelet.serving(4) as plugin:
         plugin.lists.put_nowait(devices)
         await kubelet.until(4, 0)
 
 
-async def test_a_killed_plugin_can_come_back(kubelet):
+async def test_killed_plugin_can_register_again(kubelet):
     async with kubelet.serving(4):
         pass
     await kubelet.until(4, 0)
@@ -239,13 +239,13 @@ async def test_a_killed_plugin_can_come_back(kubelet):
         pass
 
 
-async def test_the_end_of_an_earlier_stream_drops_the_newer_registration_as_the_real_kubelet_does(kubelet):
+async def test_end_of_old_stream_drops_newer_registration_like_real_kubelet(kubelet):
     async with kubelet.serving(4) as old, kubelet.serving(6, "new.sock"):
         old.lists.put_nowait(None)
         await kubelet.until(6, 0)
 
 
-async def test_starting_removes_stale_sockets_and_nothing_else(folder):
+async def test_server_start_removes_only_stale_sockets(folder):
     async with Plugin(folder).serving():
         (folder / "checkpoint").write_text("kept")
         kubelet = Kubelet(folder)
@@ -254,6 +254,6 @@ async def test_starting_removes_stale_sockets_and_nothing_else(folder):
         await kubelet.server.stop()
 
 
-async def test_a_folder_too_deep_for_sockets_is_refused(tmp_path):
+async def test_socket_path_that_is_too_long_is_refused(tmp_path):
     with pytest.raises(SandboxError, match="shorter path"):
         await Kubelet(tmp_path / ("x" * 100)).server.start()

@@ -52,7 +52,7 @@ def entries(devices):
     return [(list(each.device_ids), [node.ID for node in each.topology.nodes]) for each in devices]
 
 
-async def test_pods_are_listed_with_sidecars_and_an_entry_for_each_device_and_numa_node(lister):
+async def test_list_includes_sidecars_and_entry_per_device_and_numa_node(lister):
     response = await lister.List(pb.ListPodResourcesRequest(), timeout=60)
     assert [(each.namespace, each.name) for each in response.pod_resources] == [("team", "one"), ("team", "two")]
     side, main = response.pod_resources[0].containers
@@ -63,17 +63,17 @@ async def test_pods_are_listed_with_sidecars_and_an_entry_for_each_device_and_nu
     assert {each.resource_name for each in main.devices} == {MEMORY}
 
 
-async def test_healthy_devices_are_allocatable_whether_held_or_not(lister):
+async def test_allocatable_resources_include_all_healthy_devices(lister):
     response = await lister.GetAllocatableResources(pb.AllocatableResourcesRequest(), timeout=60)
     assert entries(response.devices) == [(["a"], [0]), (["b"], [0]), (["b"], [1]), (["c"], [])]
 
 
-async def test_one_pod_can_be_asked_for(lister):
+async def test_get_returns_resources_of_one_pod(lister):
     response = await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="team"), timeout=60)
     assert [each.name for each in response.pod_resources.containers] == ["side", "main"]
 
 
-async def test_a_pod_that_is_not_here_is_an_error(lister):
+async def test_get_fails_for_unknown_pod(lister):
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await lister.Get(pb.GetPodResourcesRequest(pod_name="one", pod_namespace="other"), timeout=60)
     assert failure.value.details() == "pod one in namespace other not found"

@@ -12,7 +12,7 @@ from accelkit.sandbox.kubelet.pods.pods import Pods
 
 
 @pytest.mark.parametrize("cards", [2])
-async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(node):
+async def test_pod_runs_with_its_devices_and_releases_them_on_deletion(node):
     node.bind("p", container(cards=2))
     await node.phase("p", "Running")
     assert node.given("p")["main"] == {
@@ -32,7 +32,7 @@ async def test_a_pod_runs_with_its_devices_and_frees_them_when_it_is_deleted(nod
     assert (deletion.body["gracePeriodSeconds"], deletion.body["preconditions"]) == (0, {"uid": "uid-p"})
 
 
-async def test_pods_of_other_nodes_are_left_alone(tmp_path):
+async def test_pods_of_other_nodes_are_ignored(tmp_path):
     node = Node(tmp_path)
     node.bind("theirs", node="other")
     node.bind("ours")
@@ -44,7 +44,7 @@ async def test_pods_of_other_nodes_are_left_alone(tmp_path):
     assert [node.find(name)["status"]["phase"] for name in ("theirs", "late")] == ["Pending"] * 2
 
 
-async def test_the_oldest_pod_gets_the_last_device_and_the_other_fails_with_the_kubelets_reason(tmp_path):
+async def test_oldest_pod_gets_last_device_and_other_pods_fail_admission(tmp_path):
     node = Node(tmp_path, manager=manager_of(1))
     node.bind("a", container(cards=1), created="2026-01-01T00:00:02Z")
     node.bind("c", container(cards=1), created="2026-01-01T00:00:01Z")
@@ -63,7 +63,7 @@ async def test_the_oldest_pod_gets_the_last_device_and_the_other_fails_with_the_
 
 
 @pytest.mark.parametrize("cards", [2])
-async def test_a_pod_that_fails_admission_leaves_no_device_behind(node):
+async def test_pod_that_fails_admission_holds_no_devices(node):
     node.bind("greedy", container("one", cards=1), container("two", cards=2))
     await node.phase("greedy", "Failed")
     assert node.manager.list_holders() == set()
@@ -73,13 +73,13 @@ async def test_a_pod_that_fails_admission_leaves_no_device_behind(node):
     assert [request.path for request in node.api.writes].count(f"{PODS}/greedy/status") == 1
 
 
-async def test_a_quantity_that_nobody_understands_fails_the_pod(node):
+async def test_pod_with_invalid_quantity_fails(node):
     node.bind("odd", {"name": "main", "resources": {"limits": {CARD: "many"}}})
     assert "many" in (await node.phase("odd", "Failed"))["message"]
 
 
 @pytest.mark.parametrize("cards", [3])
-async def test_an_init_containers_devices_are_given_on_and_a_sidecars_are_its_own(node):
+async def test_init_container_devices_are_reused_but_sidecar_devices_are_not(node):
     inits = [container("side", cards=1, restartPolicy="Always"), container("init", cards=2)]
     node.bind("p", container(cards=2), initContainers=inits)
     await node.phase("p", "Running")
@@ -88,7 +88,7 @@ async def test_an_init_containers_devices_are_given_on_and_a_sidecars_are_its_ow
     assert not set(given["side"]) & set(given["main"])
 
 
-async def test_a_pod_that_is_forced_away_frees_its_devices_at_once(node):
+async def test_force_deleted_pod_releases_devices_immediately(node):
     node.bind("first", container(cards=1))
     await node.phase("first", "Running")
     del node.api.objects[f"{PODS}/first"]
@@ -98,7 +98,7 @@ async def test_a_pod_that_is_forced_away_frees_its_devices_at_once(node):
     assert not [request for request in node.api.requests if request.method == "DELETE"]
 
 
-async def test_a_pod_that_has_ended_keeps_its_place_and_holds_nothing(node):
+async def test_completed_pod_remains_in_api_server_but_releases_devices(node):
     node.bind("job", container(cards=1))
     await node.phase("job", "Running")
     node.annotate("job", "sandbox.accelkit.io/exit", "0")
@@ -110,7 +110,7 @@ async def test_a_pod_that_has_ended_keeps_its_place_and_holds_nothing(node):
     await node.until("job", lambda pod: pod is None)
 
 
-async def test_a_phase_that_somebody_sets_ends_the_pod_without_another_word(node):
+async def test_externally_set_terminal_phase_ends_pod_without_status_update(node):
     node.bind("p", container(cards=1))
     await node.phase("p", "Running")
     node.find("p")["status"] = {"phase": "Failed", "reason": "Evicted"}
@@ -119,7 +119,7 @@ async def test_a_phase_that_somebody_sets_ends_the_pod_without_another_word(node
     assert node.find("p")["status"] == {"phase": "Failed", "reason": "Evicted"}
 
 
-async def test_a_pod_that_is_deleted_before_it_is_admitted_just_goes(tmp_path):
+async def test_pod_deleted_before_admission_is_removed_without_status_update(tmp_path):
     node = Node(tmp_path, manager=manager_of(1))
     node.bind("p", container(cards=1))
     node.delete("p", grace=30)
@@ -129,7 +129,7 @@ async def test_a_pod_that_is_deleted_before_it_is_admitted_just_goes(tmp_path):
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_pods_that_ended_before_the_kubelet_began_stay_as_they_are(tmp_path, phase):
+async def test_pods_completed_before_kubelet_start_are_unchanged(tmp_path, phase):
     node = Node(tmp_path, manager=manager_of(1))
     node.bind("old", container(cards=1), status={"phase": phase})
     async with node.running():
@@ -139,7 +139,7 @@ async def test_pods_that_ended_before_the_kubelet_began_stay_as_they_are(tmp_pat
         assert [pod.metadata.name for pod in node.pods.list_active()] == ["new"]
 
 
-async def test_a_restarted_kubelet_keeps_the_devices_of_pods_that_are_still_there(tmp_path):
+async def test_restarted_kubelet_restores_devices_of_running_pods(tmp_path):
     before = Node(tmp_path, manager=manager_of(3))
     async with before.running():
         for name in ("kept", "gone", "ended"):
@@ -159,7 +159,7 @@ async def test_a_restarted_kubelet_keeps_the_devices_of_pods_that_are_still_ther
     assert before.given("kept") == given
 
 
-async def test_a_pod_of_the_same_name_is_another_pod(node):
+async def test_recreated_pod_of_same_name_is_treated_as_new_pod(node):
     node.bind("p", container(cards=1))
     await node.phase("p", "Running")
     del node.api.objects[f"{PODS}/p"]
@@ -168,7 +168,7 @@ async def test_a_pod_of_the_same_name_is_another_pod(node):
     assert node.manager.list_holders() == {"uid-again"}
 
 
-async def test_a_deletion_is_tried_until_the_api_server_takes_it(node):
+async def test_pod_deletion_is_retried_until_api_server_accepts(node):
     node.bind("p")
     await node.phase("p", "Running")
     node.api.fail(ApiError("busy", status=503), "DELETE", times=2)
@@ -178,7 +178,7 @@ async def test_a_deletion_is_tried_until_the_api_server_takes_it(node):
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_a_deletion_that_finds_another_pod_or_none_is_over(node, status):
+async def test_pod_deletion_stops_when_pod_is_missing_or_replaced(node, status):
     node.bind("p")
     await node.phase("p", "Running")
     node.api.fail(ApiError("it is not this one", status=status), "DELETE", times=None)
@@ -190,7 +190,7 @@ async def test_a_deletion_that_finds_another_pod_or_none_is_over(node, status):
     assert len([request for request in node.api.requests if request.method == "DELETE"]) <= 2
 
 
-async def test_active_pods_are_in_the_order_of_namespace_and_name(node):
+async def test_active_pods_are_sorted_by_namespace_and_name(node):
     for name, namespace in (("b", "default"), ("a", "default"), ("c", "abc")):
         node.bind(name, meta={"namespace": namespace})
         await node.until(name, lambda _: len(node.pods.list_active()) > 0)
@@ -202,7 +202,7 @@ async def test_active_pods_are_in_the_order_of_namespace_and_name(node):
     ]
 
 
-async def test_a_pod_that_was_refused_is_not_active_although_the_api_server_does_not_know_yet(node):
+async def test_rejected_pod_is_inactive_before_status_write_succeeds(node):
     node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
     node.bind("greedy", container(cards=2))
     node.bind("modest", container(cards=1))

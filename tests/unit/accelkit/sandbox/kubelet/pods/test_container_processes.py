@@ -63,21 +63,21 @@ def spec_of(container, *, environ=None, plugin_environment=None):
         ("busybox", "busybox"),
     ],
 )
-def test_the_repository_of_an_image_has_no_tag_and_no_digest(image, name):
+def test_strip_tag_removes_tag_and_digest(image, name):
     assert strip_tag(image) == name
 
 
-def test_the_command_is_this_interpreters_accelkit_with_the_arguments():
+def test_container_command_runs_accelkit_with_current_interpreter():
     spec = spec_of(Container(name="c", command=["accelkit"], args=["node-agent", "--port", "1"]))
     assert spec.command == (sys.executable, "-m", "accelkit", "node-agent", "--port", "1")
 
 
-def test_another_command_is_refused():
+def test_other_container_command_is_refused():
     with pytest.raises(SandboxError, match="the command of accelkit's image is accelkit"):
         spec_of(Container(name="c", command=["sh", "-c", "true"]))
 
 
-def test_little_of_our_own_environment_is_passed_on():
+def test_container_inherits_only_selected_environment_variables():
     environ = {"PATH": "/bin", "VIRTUAL_ENV": "/venv", "ACCELKIT_SANDBOX_ROOT": "/s", "SECRET": "x", "KUBECONFIG": "k"}
     spec = spec_of(Container(name="c"), environ=environ)
     assert spec.environment == {
@@ -89,7 +89,7 @@ def test_little_of_our_own_environment_is_passed_on():
     }
 
 
-def test_the_fields_of_the_pod_are_known():
+def test_field_references_to_pod_are_resolved():
     fields = {
         "metadata.name": "agent-x",
         "metadata.namespace": "accelkit",
@@ -108,12 +108,12 @@ def test_the_fields_of_the_pod_are_known():
 
 
 @pytest.mark.parametrize("variable", [field("X", "spec.unknown"), EnvVar(name="X", value_from=EnvVarSource())])
-def test_a_value_from_elsewhere_is_refused(variable):
+def test_unsupported_environment_source_is_refused(variable):
     with pytest.raises(SandboxError, match=r"the sandbox (supports|does not support)"):
         spec_of(Container(name="c", env=[variable]))
 
 
-def test_references_to_variables_defined_before_are_expanded():
+def test_references_to_earlier_variables_are_expanded():
     env = [
         EnvVar(name="A", value="1"),
         EnvVar(name="B", value="$(A)/$(LATER)/$$(A)/$(G)"),
@@ -126,14 +126,14 @@ def test_references_to_variables_defined_before_are_expanded():
     assert spec.command[3:] == ("--b=1/$(LATER)/$(A)/g", "x", "$(NONE)")
 
 
-def test_what_a_device_plugin_granted_is_in_the_environment_and_the_manifest_wins():
+def test_manifest_environment_overrides_device_plugin_environment():
     spec = spec_of(
         Container(name="c", env=[EnvVar(name="B", value="own")]), plugin_environment={"A": "card", "B": "card"}
     )
     assert (spec.environment["A"], spec.environment["B"]) == ("card", "own")
 
 
-def test_paths_to_mounts_and_above_them_are_those_of_this_machine():
+def test_paths_within_mounts_are_translated_to_host_paths():
     env = [EnvVar(name="ACCELKIT_HOST_ROOT", value="/host"), EnvVar(name="OTHER", value="/hostage")]
     args = {
         "/host": "/sandbox/c/host",
@@ -155,7 +155,7 @@ def script(text):
     return ProcessSpec(command=(sys.executable, "-c", text), environment={"PATH": os.environ["PATH"]})
 
 
-async def test_the_output_goes_to_the_log_and_the_exit_code_is_known(tmp_path):
+async def test_process_output_is_appended_to_log_and_exit_code_is_returned(tmp_path):
     log = tmp_path / "logs" / "c.log"
     for _ in range(2):
         process = await ContainerProcess.start(script("print('hello'); raise SystemExit(3)"), log=log)
@@ -163,7 +163,7 @@ async def test_the_output_goes_to_the_log_and_the_exit_code_is_known(tmp_path):
     assert log.read_text() == "hello\nhello\n"
 
 
-async def test_a_command_that_cannot_be_started_is_an_error(tmp_path, monkeypatch):
+async def test_command_that_cannot_start_raises_error(tmp_path, monkeypatch):
     monkeypatch.setattr("accelkit.sandbox.kubelet.pods.processes.shutil.which", lambda _name: None)
     with pytest.raises(SandboxError, match="cannot start"):
         await ContainerProcess.start(ProcessSpec(command=("/none",), environment={}), log=tmp_path / "c.log")
@@ -181,23 +181,23 @@ async def started(tmp_path, text):
     return process
 
 
-async def test_a_process_that_heeds_sigterm_ends_by_it(tmp_path):
+async def test_process_that_handles_sigterm_exits_with_its_own_code(tmp_path):
     process = await started(tmp_path, "signal.signal(15, lambda *_: sys.exit(5))")
     assert await process.stop(20.0) == 5
 
 
-async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path):
+async def test_process_ignoring_sigterm_is_killed_after_grace_period(tmp_path):
     process = await started(tmp_path, "signal.signal(15, signal.SIG_IGN)")
     assert await process.stop(0.05) == 128 + 9
 
 
-async def test_stopping_a_process_that_has_ended_tells_its_exit_code(tmp_path):
+async def test_stop_of_exited_process_returns_exit_code(tmp_path):
     process = await ContainerProcess.start(script("raise SystemExit(4)"), log=tmp_path / "c.log")
     await process.wait()
     assert await process.stop(1.0) == 4
 
 
-def test_a_probe_asks_the_loopback_unless_it_names_a_host():
+def test_probe_uses_loopback_address_unless_host_is_set():
     container = Container(name="c", ports=[ContainerPort(name="web", container_port=8080)])
     assert build_probe_url(container, HttpGet(port=1, path="/ready")) == "http://127.0.0.1:1/ready"
     assert build_probe_url(container, HttpGet(port="web", path="x", scheme="HTTPS", host="h")) == "https://h:8080/x"

@@ -32,7 +32,7 @@ from accelkit.sandbox.processes import identify
 
 
 @pytest.mark.parametrize("cards", [2])
-async def test_a_process_has_a_log_its_devices_and_a_service_account(node, tmp_path):
+async def test_container_process_has_log_devices_and_service_account_token(node, tmp_path):
     started = tmp_path / "started"
     node.bind("p", ours("wait", cards=2, env=variables(STARTED=started), **ACCOUNT_MOUNT), volumes=[ACCOUNT])
     await await_file(started)
@@ -49,7 +49,7 @@ async def test_a_process_has_a_log_its_devices_and_a_service_account(node, tmp_p
 
 
 @pytest.mark.parametrize(("code", "phase", "reason"), [(0, "Succeeded", "Completed"), (3, "Failed", "Error")])
-async def test_without_restarts_a_pod_ends_as_its_container_does(node, code, phase, reason):
+async def test_pod_with_restart_policy_never_ends_with_its_container(node, code, phase, reason):
     node.bind("p", ours(str(code)), restartPolicy="Never")
     status = await node.phase("p", phase)
     assert [pod.metadata.name for pod in node.pods.list_active()] == []
@@ -83,7 +83,7 @@ async def test_without_restarts_a_pod_ends_as_its_container_does(node, code, pha
     }
 
 
-async def test_a_container_that_fails_is_restarted_until_it_succeeds(node, tmp_path):
+async def test_failed_container_is_restarted_until_it_succeeds(node, tmp_path):
     node.bind("p", ours("once", env=variables(MARK=tmp_path / "mark")), restartPolicy="OnFailure")
     (main,) = (await node.phase("p", "Succeeded"))["containerStatuses"]
     assert (main["restartCount"], main["state"]["terminated"]["exitCode"]) == (1, 0)
@@ -93,7 +93,7 @@ async def test_a_container_that_fails_is_restarted_until_it_succeeds(node, tmp_p
     assert len(read_log(node, "p")) == 2
 
 
-async def test_by_default_a_container_is_restarted_for_ever_and_says_that_it_waits(tmp_path, monkeypatch):
+async def test_container_restarts_by_default_with_crash_loop_back_off(tmp_path, monkeypatch):
     monkeypatch.setattr(containers, "_BACK_OFF", BackOff(0.1, 0.1))
     node = node_of(tmp_path)
     async with node.running():
@@ -114,7 +114,7 @@ class Failing(ContainerRunner):
 
 
 @pytest.mark.parametrize(("healthy_seconds", "delays"), [(600.0, [1, 2, 4, 4]), (0.0, [1, 1, 1, 1])])
-async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_well(
+async def test_back_off_doubles_up_to_limit_and_resets_after_healthy_run(
     tmp_path, monkeypatch, healthy_seconds, delays
 ):
     monkeypatch.setattr(containers, "_BACK_OFF", BackOff(1.0, 4.0))
@@ -136,7 +136,7 @@ async def test_the_back_off_doubles_up_to_its_limit_unless_the_container_ran_wel
     assert slept[: len(delays)] == delays
 
 
-async def test_a_container_that_has_ended_shows_while_others_go_on(node):
+async def test_terminated_container_is_reported_while_other_containers_run(node):
     node.bind("p", ours("5"), container("other"), restartPolicy="Never")
     main = await node.state("p", "terminated")
     status = node.find("p")["status"]
@@ -144,7 +144,7 @@ async def test_a_container_that_has_ended_shows_while_others_go_on(node):
     assert "running" in status["containerStatuses"][1]["state"]
 
 
-async def test_a_pod_that_ran_before_the_kubelet_was_restarted_is_never_pending_again(node, tmp_path):
+async def test_running_pod_is_never_pending_after_kubelet_restart(node, tmp_path):
     started = tmp_path / "started"
     init = ours("wait", name="init", env=variables(STARTED=started))
     since = "2025-01-01T00:00:00Z"
@@ -155,7 +155,7 @@ async def test_a_pod_that_ran_before_the_kubelet_was_restarted_is_never_pending_
     assert (status["phase"], status["startTime"]) == ("Running", since)
 
 
-async def test_a_deleted_pods_process_is_asked_to_end(node, tmp_path):
+async def test_process_of_deleted_pod_receives_sigterm(node, tmp_path):
     started = tmp_path / "started"
     node.bind("p", ours("wait", env=variables(STARTED=started)))
     await await_file(started)
@@ -168,7 +168,7 @@ async def test_a_deleted_pods_process_is_asked_to_end(node, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["deleted", "vanished", "the node ends"])
-async def test_a_process_that_will_not_end_is_killed_when_its_time_is_up(tmp_path, monkeypatch, ending):
+async def test_process_is_killed_when_grace_period_expires(tmp_path, monkeypatch, ending):
     monkeypatch.setattr(pod_worker, "_VANISHED_GRACE_SECONDS", 0.02)
     monkeypatch.setattr(pod_worker, "_SHUTDOWN_GRACE_SECONDS", 0.02)
     node = node_of(tmp_path)
@@ -189,7 +189,7 @@ async def test_a_process_that_will_not_end_is_killed_when_its_time_is_up(tmp_pat
         await until(lambda: not identify(pid))
 
 
-async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(node, tmp_path):
+async def test_exit_annotation_ends_process_and_sets_pod_phase(node, tmp_path):
     started = tmp_path / "started"
     node.bind("p", ours("wait", env=variables(STARTED=started)), container("side"))
     await await_file(started)
@@ -207,7 +207,7 @@ async def test_the_exit_annotation_ends_a_process_and_says_how_the_pod_ended(nod
         (("0",), "FallbackToLogsOnError", None),
     ],
 )
-async def test_what_a_process_says_last_is_in_its_status(node, arguments, policy, expected):
+async def test_termination_message_is_written_to_status(node, arguments, policy, expected):
     node.bind("p", ours(*arguments, terminationMessagePolicy=policy), restartPolicy="Never")
     status = await node.phase("p", "Failed" if arguments == ("3",) else "Succeeded")
     (main,) = status["containerStatuses"]

@@ -24,7 +24,7 @@ from support.waiting import until
 from accelkit.errors import ApiError
 
 
-async def test_init_containers_run_one_after_the_other_before_the_others(node, tmp_path):
+async def test_init_containers_run_sequentially_before_app_containers(node, tmp_path):
     started = tmp_path / "started"
     inits = [container("plain"), ours("wait", name="slow", env=variables(STARTED=started))]
     node.bind("p", container(), initContainers=inits)
@@ -40,9 +40,7 @@ async def test_init_containers_run_one_after_the_other_before_the_others(node, t
 
 
 @pytest.mark.parametrize(("policy", "phase", "restarts"), [("Never", "Failed", 0), ("OnFailure", "Running", 1)])
-async def test_a_failed_init_container_ends_the_pod_only_where_nothing_is_restarted(
-    node, tmp_path, policy, phase, restarts
-):
+async def test_failed_init_container_fails_pod_only_without_restarts(node, tmp_path, policy, phase, restarts):
     init = ours("once", name="init", env=variables(MARK=tmp_path / "mark"))
     node.bind("p", container(), initContainers=[init], restartPolicy=policy)
     status = await node.phase("p", phase)
@@ -51,7 +49,7 @@ async def test_a_failed_init_container_ends_the_pod_only_where_nothing_is_restar
     assert read_conditions(status)["Ready"] == str(phase == "Running")
 
 
-async def test_a_sidecar_runs_beside_the_others_and_does_not_count_at_the_end(node, tmp_path):
+async def test_sidecar_runs_with_app_containers_and_does_not_affect_pod_phase(node, tmp_path):
     started = tmp_path / "started"
     side = ours("wait", name="side", env=variables(STARTED=started), restartPolicy="Always")
     node.bind("p", ours("0"), initContainers=[side], restartPolicy="Never")
@@ -61,7 +59,7 @@ async def test_a_sidecar_runs_beside_the_others_and_does_not_count_at_the_end(no
     assert seen["state"]["terminated"]["exitCode"] in (7, 128 + 15)
 
 
-async def test_a_simulated_pod_is_initialized_with_its_sidecar(node):
+async def test_simulated_pod_with_sidecar_is_initialized(node):
     node.bind("p", initContainers=[container("side", restartPolicy="Always"), container("init")])
     status = await node.phase("p", "Running")
     assert [next(iter(each["state"])) for each in status["initContainerStatuses"]] == ["running", "terminated"]
@@ -69,7 +67,7 @@ async def test_a_simulated_pod_is_initialized_with_its_sidecar(node):
     assert {kind for kind, value in read_conditions(status).items() if value == "False"} == set()
 
 
-async def test_a_deleted_pods_simulated_containers_end_well(node):
+async def test_simulated_containers_of_deleted_pod_succeed(node):
     node.bind("p", initContainers=[container("side", restartPolicy="Always")])
     await node.phase("p", "Running")
     node.delete("p")
@@ -80,7 +78,7 @@ async def test_a_deleted_pods_simulated_containers_end_well(node):
     assert last["phase"] == "Succeeded"
 
 
-async def test_a_running_pod_says_where_it_is_and_since_when(node):
+async def test_running_pod_reports_addresses_and_start_time(node):
     resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
     node.bind("p", container(resources=resources))
     status = await node.phase("p", "Running")
@@ -98,7 +96,7 @@ async def test_a_running_pod_says_where_it_is_and_since_when(node):
     assert {each["lastTransitionTime"] for each in status["conditions"]} == {"2026-01-02T03:04:05Z"}
 
 
-async def test_a_device_that_cannot_be_prepared_is_tried_again_and_the_pod_says_why(tmp_path):
+async def test_failed_device_preparation_is_reported_and_retried(tmp_path):
     plugin = Plugin(fails=1000)
     node = Node(tmp_path, manager=manager_of(1, plugin))
     async with node.running():
@@ -113,13 +111,13 @@ async def test_a_device_that_cannot_be_prepared_is_tried_again_and_the_pod_says_
     assert plugin.started == [["card-0"], ["card-0"]]
 
 
-async def test_a_container_that_cannot_be_made_says_why_and_is_tried_again(node):
+async def test_container_creation_error_is_reported_in_pod_status(node):
     node.bind("p", ours("0", command=["sh"]))
     main = await node.state("p", "waiting", reason="CreateContainerError")
     assert "the command of accelkit's image is accelkit" in main["state"]["waiting"]["message"]
 
 
-async def test_a_pod_without_credentials_waits_for_them_and_says_why(node):
+async def test_pod_without_credentials_waits_and_reports_error(node):
     node.api.fail(ApiError("no such account", status=500), "POST", "token", times=None)
     node.bind("p", container("other"), ours("0", **ACCOUNT_MOUNT), restartPolicy="Never", volumes=[ACCOUNT])
     main = await node.state("p", "waiting", reason="ContainerCreating")
@@ -133,19 +131,19 @@ def read_log_names(node):
     return list(node.root.rglob("*.log"))
 
 
-async def test_simulated_pods_need_no_credentials(node):
+async def test_simulated_pod_requests_no_service_account_token(node):
     node.bind("p")
     await node.phase("p", "Running")
     assert not [request for request in node.api.requests if request.path.endswith("/token")]
 
 
-async def test_a_status_is_written_again_when_the_api_server_had_no_time(node):
+async def test_status_write_is_retried_when_api_server_is_busy(node):
     node.api.fail(ApiError("too many", status=429), "PATCH", times=2)
     node.bind("p")
     await node.phase("p", "Running")
 
 
-async def test_a_status_that_is_refused_for_good_is_not_written_again(node):
+async def test_permanently_refused_status_write_is_not_retried(node):
     node.api.fail(ApiError("it makes no sense", status=422), "PATCH", times=None)
     node.bind("p")
     await until(lambda: node.api.writes)
@@ -153,7 +151,7 @@ async def test_a_status_that_is_refused_for_good_is_not_written_again(node):
     assert len(node.api.writes) == 1
 
 
-async def test_a_container_with_a_probe_is_ready_once_that_passes(node, tmp_path):
+async def test_container_is_ready_after_readiness_probe_passes(node, tmp_path):
     passes, asked = asyncio.Event(), []
 
     async def answer(request):
@@ -174,7 +172,7 @@ async def test_a_container_with_a_probe_is_ready_once_that_passes(node, tmp_path
     assert asked == ["/ready"]
 
 
-async def test_a_probe_of_another_kind_passes_and_one_that_makes_no_sense_never_does(node, tmp_path):
+async def test_unsupported_probe_passes_and_invalid_probe_never_passes(node, tmp_path):
     env = variables(STARTED=tmp_path / "started")
     node.bind("passes", ours("wait", env=env, readinessProbe={"exec": {"command": ["true"]}}))
     node.bind("never", ours("wait", env=env, readinessProbe={"httpGet": {"port": "none"}}))

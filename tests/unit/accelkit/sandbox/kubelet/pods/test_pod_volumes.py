@@ -35,14 +35,14 @@ def node(tmp_path):
     return tmp_path
 
 
-def test_a_container_sees_its_mounts_and_no_more_of_its_node(node):
+def test_container_root_contains_only_its_mounts(node):
     root = mount(node, pod_of({"main": {"/host/sys": "sys"}}, host("/sys", "Directory"), host("/etc")))
     folder = node.joinpath(root.translate("/host"))
     assert [each.name for each in folder.iterdir()] == ["sys"]
     assert (folder / "sys/bus/a").is_file()
 
 
-def test_two_containers_share_an_empty_folder_of_their_pod_until_it_ends(node):
+def test_empty_dir_is_shared_by_containers_until_pod_ends(node):
     pod = pod_of(
         {"one": {"/out": "shared"}, "two": {"/host/etc": "shared"}}, Volume(name="shared", empty_dir=EmptyDir())
     )
@@ -68,46 +68,46 @@ def test_two_containers_share_an_empty_folder_of_their_pod_until_it_ends(node):
         ("/etc/shadow", "Socket", "is not a socket"),
     ],
 )
-def test_a_host_path_that_is_not_what_the_manifest_says_is_refused(node, path, kind, what):
+def test_host_path_of_wrong_type_is_refused(node, path, kind, what):
     with pytest.raises(SandboxError, match=what):
         mount(node, pod_of({"main": {"/x": path.strip("/").replace("/", "-")}}, host(path, kind)))
 
 
 @pytest.mark.parametrize("kind", ["", "DirectoryOrCreate"])
-def test_a_folder_that_is_missing_is_made_and_stays(node, kind):
+def test_missing_host_directory_is_created_and_preserved(node, kind):
     pod = pod_of({"main": {"/logs": "var-log-x"}}, host("/var/log/x", kind))
     mount(node, pod)
     PodVolumes(node, pod).remove()
     assert (node / "var/log/x").is_dir()
 
 
-def test_what_another_mount_shows_already_needs_no_link(node):
+def test_nested_mount_of_same_host_directory_is_accepted(node):
     pod = pod_of(
         {"main": {"/host/sys/fs/cgroup": "sys-fs-cgroup", "/host/sys": "sys"}}, host("/sys"), host("/sys/fs/cgroup")
     )
     assert node.joinpath(mount(node, pod).place("/host/sys/fs/cgroup/b")).is_file()
 
 
-def test_another_folder_within_a_mount_is_refused_and_touches_nothing(node):
+def test_nested_mount_of_other_directory_is_refused(node):
     pod = pod_of({"main": {"/host": "sys", "/host/bus": "etc"}}, host("/sys"), host("/etc"))
     with pytest.raises(SandboxError, match="is inside another mount"):
         mount(node, pod)
     assert [each.name for each in (node / "sys/bus").iterdir()] == ["a"]
 
 
-def test_a_volume_of_another_kind_is_refused(node):
+def test_unsupported_volume_type_is_refused(node):
     with pytest.raises(SandboxError, match="only hostPath, emptyDir and service accounts"):
         mount(node, pod_of({"main": {"/x": "secret"}}, Volume(name="secret")))
 
 
-def test_a_socket_of_the_node_can_be_reached(node):
+def test_mounted_node_socket_is_reachable(node):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(node / "s"))
         root = mount(node, pod_of({"main": {"/s": "s"}}, host("/s", "Socket")))
         assert node.joinpath(root.place("/s")).is_socket()
 
 
-def test_a_container_sees_the_devices_that_it_was_given_and_no_others(node):
+def test_container_has_only_its_allocated_devices(node):
     for name in ("gcu0", "gcu1", "dri/renderD128"):
         (node / "dev" / name).parent.mkdir(parents=True, exist_ok=True)
         (node / "dev" / name).touch()
@@ -119,7 +119,7 @@ def test_a_container_sees_the_devices_that_it_was_given_and_no_others(node):
     assert names == {"gcu0", "dri", "dri/renderD128", "termination-log"}
 
 
-def test_what_a_container_says_last_lies_in_no_mount(node):
+def test_termination_log_is_not_created_in_mounted_dev_directory(node):
     (node / "dev").mkdir()
     root = mount(node, pod_of({"main": {"/dev": "dev"}}, host("/dev", "Directory")))
     assert node.joinpath(root.translate("/dev")).resolve() == (node / "dev").resolve()

@@ -15,7 +15,7 @@ async def run_another(node):
     await node.phase("other", "Running")
 
 
-async def test_a_condition_that_another_changed_is_written_again(node):
+async def test_condition_changed_by_another_client_is_rewritten(node):
     node.bind("p")
     written = read_conditions(await node.phase("p", "Running"))
     assert written["Ready"] == "True"
@@ -27,7 +27,7 @@ async def test_a_condition_that_another_changed_is_written_again(node):
     assert count_writes(node, "p") == before + 1
 
 
-async def test_the_exit_annotation_makes_a_pod_fail(node):
+async def test_nonzero_exit_annotation_fails_pod(node):
     node.bind("p")
     await node.phase("p", "Running")
     node.annotate("p", EXIT_ANNOTATION, "1")
@@ -35,7 +35,7 @@ async def test_the_exit_annotation_makes_a_pod_fail(node):
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
 
 
-async def test_a_pod_that_vanished_gets_no_further_status(node):
+async def test_removed_pod_receives_no_status_update(node):
     node.bind("p")
     await node.phase("p", "Running")
     before = count_writes(node, "p")
@@ -45,7 +45,7 @@ async def test_a_pod_that_vanished_gets_no_further_status(node):
     assert count_writes(node, "p") == before
 
 
-async def test_a_node_that_ends_leaves_the_status_of_its_pods(tmp_path):
+async def test_kubelet_shutdown_does_not_change_pod_status(tmp_path):
     node = Node(tmp_path)
     async with node.running():
         node.bind("p")

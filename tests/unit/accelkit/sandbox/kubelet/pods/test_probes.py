@@ -60,16 +60,14 @@ class Following:
         ({"failure_threshold": 1}, [302, 404, 399, 400], [(1, True), (2, False), (3, True), (4, False)]),
     ],
 )
-async def test_readiness_changes_after_as_many_answers_as_the_thresholds_say(
-    monkeypatch, thresholds, statuses, changes
-):
+async def test_readiness_changes_after_threshold_number_of_results(monkeypatch, thresholds, statuses, changes):
     following = Following(monkeypatch, statuses)
     async with serve_http(following.answer) as url:
         await following.follow(url.port, **thresholds)
     assert following.changes == changes
 
 
-async def test_the_pauses_are_the_probes_and_a_second_at_least(monkeypatch):
+async def test_probe_period_is_applied_and_at_least_one_second(monkeypatch):
     following = Following(monkeypatch, [200, 200])
     async with serve_http(following.answer) as url:
         await following.follow(url.port, initial_delay_seconds=5)
@@ -80,7 +78,7 @@ async def test_the_pauses_are_the_probes_and_a_second_at_least(monkeypatch):
     assert following.paused == [0, 1, 1]
 
 
-async def test_nobody_who_listens_is_no_readiness(monkeypatch):
+async def test_unreachable_probe_target_is_not_ready(monkeypatch):
     following = Following(monkeypatch, [None] * 3)
     await following.follow(free_port())
     assert following.changes == []
