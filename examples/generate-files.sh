@@ -1,5 +1,6 @@
 #!/bin/sh
-# `accelkit examples generate` under the name of GKM's script. As there, all paths are relative to the folder of the script.
+# Runs `accelkit examples generate` under the name of GKM's script. As in GKM, all paths are relative to the folder of
+# the script.
 name=$0
 cd "$(dirname "$0")" || exit
 program=../.venv/bin/accelkit

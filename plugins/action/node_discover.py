@@ -9,7 +9,7 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Action that reports the wait for the pods that discover cards."""
+    """Action that reports the progress of the pods that discover cards."""
 
     default = 120
     what = "the pods that discover cards"

@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.accelkit.kubernetes.plugins.modules.node_image import DOCUMENTATION
 from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._documented import read_argument_spec
 
-# The node's container runtime decides how an image is imported. containerd is called in the kubelet's namespace.
+# The command depends on the node's container runtime. For containerd, it uses the namespace of the kubelet.
 RUNTIME = """\
 if command -v ctr >/dev/null 2>&1; then echo ctr -n k8s.io
 elif command -v k3s >/dev/null 2>&1; then echo k3s ctr -n k8s.io
@@ -23,7 +23,7 @@ fi
 
 
 class ActionModule(ActionBase):
-    """Action that imports an image archive on a node, which needs a shell and its container runtime."""
+    """Action that imports an image archive on a node; the node needs only a shell and its container runtime."""
 
     _supports_check_mode = True
 
@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
         return {"changed": missing or bool(stale), "reference": reference, "removed": stale}
 
     def _images(self):
-        """Return the node's images of the repository: their names, and the digests or identifiers they stand for."""
+        """Return the names of the repository's images on the node, with their digests or identifiers."""
         if "ctr" in self._runtime:
             # REF TYPE DIGEST SIZE ...
             rows = [line.split() for line in self._run_script(f"{self._runtime} images ls").splitlines()[1:]]
@@ -67,14 +67,16 @@ class ActionModule(ActionBase):
         repository = self._given["repository"]
         ours = {name: where for name, where in images.items() if name.startswith((f"{repository}:", f"{repository}@"))}
         others = {where for name, where in images.items() if name not in ours and not name.startswith("sha256:")}
-        # The container runtime interface also names each image by its ID, which would keep the image.
+        # The container runtime interface also lists each image under its ID. If this name is not deleted, the image
+        # remains.
         for name, where in images.items():
             if name.startswith("sha256:") and where in set(ours.values()) - others:
                 ours[name] = where
         return ours
 
     def _load(self, archive):
-        # Run as the login user, who also copies the file. The temporary folder of Ansible would remain on the node.
+        # Run as the login user, because this user also copies the file. Ansible's temporary folder would remain on the
+        # node.
         place = self._low_level_execute_command("mktemp", sudoable=False)["stdout"].strip()
         if not place:
             raise AnsibleActionFail("the node cannot create a temporary file; check mktemp and /tmp there")
@@ -86,7 +88,8 @@ class ActionModule(ActionBase):
             self._low_level_execute_command(f"rm -f {shlex.quote(place)}", sudoable=False)
 
     def _pinned(self, name, digest):
-        # Only containerd keeps the digest of an imported image; other runtimes use the tag, which names the content.
+        # Only containerd stores the digest of an imported image. Other runtimes use the tag, which identifies the
+        # content.
         if "ctr" not in self._runtime:
             return name
         pinned = f"{self._given['repository']}@{digest}"

@@ -9,13 +9,13 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Action that reports the nodes that do not offer their cards yet, or the wait for kubelets to drop resources."""
+    """Action that reports nodes that do not advertise their cards yet, or kubelets that still advertise resources."""
 
     option = "wait_seconds"
     what = "kubelets to drop the resources"
     reads_without_limit = False
 
     def find_limit(self, arguments):
-        """Return the limit of the wait in seconds; the module waits in slices only with state=present."""
+        """Return the timeout of the wait in seconds; the module waits in slices only with state=present."""
         self.slices = arguments.get("state", "present") == "present"
         return super().find_limit(arguments) if self.slices else float(arguments.get("grace_seconds", 420))

@@ -9,7 +9,7 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Action that reports the wait for the deletion of objects."""
+    """Action that reports the progress of the deletion of objects."""
 
     default = 120
     what = "objects to be deleted"

@@ -31,12 +31,12 @@ try:
 except ImportError as exc:
     IMPORT_ERROR = exc
 
-# Added to the duration of a Lease, for the start of Python and for the API server.
+# Time that is added to the duration of a Lease, for the start of Python and the responses from the API server.
 START_SECONDS = 30
 
 
 class ActionModule(ActionBase):
-    """Action that starts a process, which holds the Lease until this run of Ansible ends."""
+    """Action that starts a process that holds the Lease until this Ansible run ends."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -74,11 +74,12 @@ class ActionModule(ActionBase):
 def hold(given, identity, process):
     """Start the process that holds the Lease; return its first report."""
     command = [sys.executable, "-m", "accelkit.install.run_lease", identity, str(process)]
-    # Use a separate session, so that a signal to the terminal's foreground does not end the process before the run.
+    # Use a separate session, so that a signal to the terminal's foreground process group does not stop the process
+    # before the run ends.
     keeper = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    # Write the credentials to the standard input, so that the list of processes does not contain them.
+    # Write the credentials to the standard input, so that they do not appear in the list of processes.
     keeper.stdin.write(json.dumps(given).encode())
     keeper.stdin.close()
     ready = select.select([keeper.stdout], [], [], RUN_LEASE_SECONDS + START_SECONDS)[0]

@@ -37,7 +37,7 @@ ACTIONS = {
 
 
 class ActionModule(ActionBase):
-    """Action that edits the files of the host from the controller; the host only runs small shell scripts."""
+    """Action that runs on the controller and edits files on the host; the host only runs small shell scripts."""
 
     _supports_check_mode = True
     _supports_diff = True
@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
                 ("state", "verified", ["extender", "kubernetes_version"]),
             ],
         )
-        # A round trip through JSON drops the tags of Ansible's strings, which other serializers do not support.
+        # A round trip through JSON removes the tags from Ansible's strings, which other serializers do not support.
         given = json.loads(json.dumps(arguments))
         try:
             options = read_options(given)
@@ -84,6 +84,7 @@ class ActionModule(ActionBase):
         return perform(action, spec, ShellHost(self._shell), connection)
 
     def _shell(self, script, content):
-        # Runs in check mode too, which only reads. The script is one word, because Ansible appends to the command.
+        # Also runs in check mode, because the script then only reads. The script is a single word, because Ansible
+        # appends text to the command.
         answer = self._low_level_execute_command(f"/bin/sh -c {shlex.quote(script)}", in_data=content or None)
         return answer["rc"], answer["stdout"], answer["stderr"]

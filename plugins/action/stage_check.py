@@ -9,8 +9,8 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Action that reports the wait for the pods that check the nodes."""
+    """Action that reports the progress of the pods that check the nodes."""
 
-    # The option `timeout` limits each pod. All pods together have no limit.
+    # The option `timeout` applies to each pod. There is no timeout for all pods together.
     option = ""
     what = "the pods that check the nodes"

@@ -12,7 +12,7 @@ class ModuleDocFragment:
 options:
   request_timeout:
     description:
-      - Deadline of each request to the API server in seconds.
+      - Timeout for each request to the API server, in seconds.
     type: int
     default: 30
 requirements:

@@ -11,9 +11,9 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 attributes:
   check_mode:
-    description: Can run in check mode and return the changes that it would make, without making them.
+    description: Can run in check mode, and then returns the changes that it would make without making them.
   diff_mode:
-    description: Returns in diff mode the changes that it made, or in check mode would make.
+    description: In diff mode, returns the changes that it made, or would make in check mode.
 """
 
     ACTIONGROUP_API = r"""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # Options of the connection to the API server. They are the options of the modules of kubernetes.core.
+    # Options for the connection to the API server. They are the same as in the modules of kubernetes.core.
     DOCUMENTATION = r"""
 options:
   kubeconfig:
     description:
       - Path of the kubeconfig, several paths separated by C(:), or the content of a kubeconfig as a mapping.
-      - Each of these options can be set by an environment variable, for example E(K8S_AUTH_KUBECONFIG), with the names
-        that kubernetes.core uses.
-      - If neither a kubeconfig, a context, nor a host with credentials is set, the service account of the pod is used,
-        otherwise E(KUBECONFIG), otherwise C(~/.kube/config).
+      - You can also set each of these options with an environment variable, for example E(K8S_AUTH_KUBECONFIG). The
+        names of the variables are the same as in kubernetes.core.
+      - If no kubeconfig, no context and no host with credentials is set, the service account of the pod is used.
+        Outside of a pod, E(KUBECONFIG) is used, otherwise C(~/.kube/config).
     type: raw
   context:
     description:
@@ -45,7 +45,7 @@ options:
     aliases: [verify_ssl]
   ca_cert:
     description:
-      - Path of the certificate of the authority that signed the certificate of the API server.
+      - Path of the CA certificate that signed the certificate of the API server.
     type: path
     aliases: [ssl_ca_cert]
   client_cert:

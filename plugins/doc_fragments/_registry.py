@@ -12,22 +12,23 @@ class ModuleDocFragment:
 options:
   registry_plain_http:
     description:
-      - Registries, as V(host) or V(host:port), that can be accessed without TLS. Use the same name as in the reference
-        of the image.
-      - The module accesses all other registries and all other ports of the same host only with TLS.
+      - Registries that can be accessed without TLS, as V(host) or V(host:port). Use the same name as in the image
+        reference.
+      - The module uses TLS for all other registries, and for all other ports on the same host.
     type: list
     elements: str
     default: []
   registry_ca:
     description:
-      - Path of a PEM file with authorities that are trusted in addition to those of the system.
+      - Path of a PEM file with certificate authorities to trust, in addition to the authorities of the operating
+        system.
     type: path
   registry_mirrors:
     description:
-      - For each registry, the hosts to which the module sends a request first, as a string or a list.
-      - A host can have a port and a path prefix, for example V(mirror.example:5000/quay).
-      - The module reads images and signatures from mirrors. It never writes to mirrors, and does not compare an image
-        that it writes with a mirror.
+      - For each registry, the mirror hosts that the module queries before the registry, as a string or a list.
+      - A host can include a port and a path prefix, for example V(mirror.example:5000/quay).
+      - The module only reads images and signatures from mirrors. It does not write to mirrors, and does not use them to
+        check whether an image to write already exists.
     type: dict
     default: {}
   registry_logins:
@@ -51,14 +52,14 @@ options:
         required: true
   registry_config:
     description:
-      - Paths of files with credentials, in the format of C(config.json) of Docker or of a pull secret.
-      - If neither this option nor O(registry_logins) is set, the module uses the credentials of the Docker user, from
+      - Paths of files with credentials, in the format of Docker's C(config.json) or of a pull secret.
+      - If neither this option nor O(registry_logins) is set, the module uses the Docker credentials of the user, from
         E(DOCKER_CONFIG) or C(~/.docker).
     type: list
     elements: path
     default: []
 requirements:
-  - The Python package C(accelkit) on the host that runs the module, for the Python interpreter that runs it.
+  - The Python package C(accelkit) on the host that runs the module, in the Python environment that runs the module.
 """
 
     # Options of modules that verify signatures.
@@ -67,12 +68,12 @@ options:
   trusted_root:
     description:
       - Path of the trusted root of a Sigstore instance, as JSON.
-      - By default, it is the trusted root of the public instance in the installed release of sigstore. The module does
-        not download it.
+      - By default, the module uses the trusted root of the public instance that the installed release of sigstore
+        contains. The module does not download it.
     type: path
   namespace:
     description:
-      - The namespace whose policies apply.
+      - Namespace for which the policies are evaluated.
       - By default, only policies for all namespaces apply.
     type: str
     default: ''
@@ -83,8 +84,7 @@ options:
 options:
   cards:
     description:
-      - Cards of the host for which the module checks the cache, for example V(cuda:90), V(hip:gfx942) or
-        V(cuda:90=NVIDIA H100).
+      - Cards for which the module checks the cache, for example V(cuda:90), V(hip:gfx942) or V(cuda:90=NVIDIA H100).
     type: list
     elements: str
     default: []
@@ -97,8 +97,8 @@ options:
     description:
       - Version of the NVIDIA driver of the cards, for example V(550.54.14). It determines the versions of CUDA and PTX
         that the driver can load.
-      - If neither this option nor O(driver_cuda_version) is set, the verdict on a cache that requires a minimum version
-        of the driver is unknown.
+      - If neither this option nor O(driver_cuda_version) is set, the verdict for a cache that requires a minimum driver
+        version is unknown.
     type: str
   driver_cuda_version:
     description:
@@ -112,8 +112,8 @@ options:
 options:
   triton_version:
     description:
-      - Version of Triton in the workload, which is the value of C(triton.__version__). It determines how likely the
-        workload finds its kernels.
+      - Version of Triton in the workload, which is the value of C(triton.__version__). The module uses it to estimate
+        how likely the workload is to find its kernels in the cache.
     type: str
   torch_cuda_version:
     description:
@@ -121,6 +121,6 @@ options:
     type: str
   vllm_cache_hash:
     description:
-      - The folder in C(torch_compile_cache) that vLLM in the workload uses.
+      - Name of the folder in C(torch_compile_cache) that vLLM in the workload uses.
     type: str
 """

@@ -12,20 +12,20 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the hints for a group of nodes, so that an autoscaler adds the first node of the group for pods that request
-    shares of cards.
-  - The filter writes nothing. Use it with the modules of the cloud.
+  - Returns the hints for a group of nodes. With these hints, an autoscaler can add the first node of the group when
+    pods request shares of cards.
+  - The filter does not change any resources. Use its output with the modules for your cloud.
 options:
   _input:
     description:
       - The group, with C(capacity), C(labels) and C(taints).
       - Keys of C(capacity) are C(cpu), C(memory_mib), C(cards), C(card_memory), C(vendor_cards) and C(vendor_resource).
-        C(card_memory) is in units of C(accelkit.io/memory), for all cards of a node.
+        C(card_memory) is the total for all cards of a node, in units of C(accelkit.io/memory).
     type: dict
     required: true
   autoscaler:
     description:
-      - V(aws) returns the tags of an Auto Scaling group, and V(azure) returns those of a scale set.
+      - V(aws) returns the tags of an Auto Scaling group, and V(azure) returns the tags of a scale set.
       - V(gce) returns the variables for the environment of an instance template.
       - V(cluster-api) and V(machine-api) return annotations.
     type: str
@@ -64,7 +64,7 @@ except ImportError as exc:
 
 
 def autoscaler_hints(group, autoscaler):
-    """Return the hints for a group of nodes, by name."""
+    """Return the names and values of the hints for a group of nodes."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     if autoscaler not in list(Autoscaler):

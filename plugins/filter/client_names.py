@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the common names and DNS names in a certificate, by which the extender identifies its clients.
+  - Returns the common names and DNS names in a certificate. The extender uses these names to identify its clients.
 options:
   _input:
     description: The certificate, as PEM.
@@ -21,14 +21,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Print the names by which the extender identifies a client
+- name: Print the names that the extender uses to identify a client
   ansible.builtin.debug:
     msg: "{{ lookup('ansible.builtin.file', 'client.crt') | accelkit.kubernetes.client_names }}"
 """
 
 RETURN = r"""
 _value:
-  description: The names, sorted.
+  description: Sorted list of the names.
   type: list
   elements: str
   sample: [accelkit-kube-scheduler]
@@ -39,7 +39,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._package impor
 
 
 def client_names(certificate):
-    """Return the names by which the extender identifies the holder of a certificate."""
+    """Return the names that the extender uses to identify a client with this certificate."""
     # Import here, because Ansible loads all filters of the collection in each task that uses one of them.
     try:
         from accelkit.errors import AccelkitError

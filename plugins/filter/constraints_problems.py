@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Checks the pod templates of workloads against the SecurityContextConstraints of their ServiceAccounts, as OpenShift
-    does.
+  - Checks the pod templates of workloads against the SecurityContextConstraints of their ServiceAccounts, in the same
+    way as OpenShift.
 options:
   _input:
     description: The workloads, as returned by the API server.
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The problems as sentences, sorted.
+  description: Sorted list of the problems, with one sentence for each problem.
   type: list
   elements: str
 """

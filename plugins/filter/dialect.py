@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the properties of a dialect that playbooks use. They come from the file that the services of accelkit read.
+  - Returns the properties of a dialect that playbooks need. The filter reads them from the same file as the services of
+    accelkit.
 options:
   _input:
     description: Name of the dialect, for example V(gcushare).
@@ -21,7 +22,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Print the resources by which pods of GCUShare request cards
+- name: Print the resources that pods of GCUShare use to request cards
   ansible.builtin.debug:
     msg: "{{ ('gcushare' | accelkit.kubernetes.dialect).resources }}"
 """
@@ -42,20 +43,22 @@ _value:
       type: bool
       sample: true
     resources:
-      description: Extended resources by which a container requests cards.
+      description: Extended resources that a container uses to request cards.
       type: list
       elements: str
       sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
     guarded:
       description:
-        - Extended resources for which a container gets device nodes of cards, including resources that only monitor
-          cards.
-        - Admission policies restrict the pods that request them.
+        - Extended resources that give a container access to the device nodes of cards, including resources for
+          monitoring only.
+        - Admission policies restrict the pods that request these resources.
       type: list
       elements: str
       sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
     annotations:
-      description: Keys of the pod annotations that contain the cards of a pod. It is empty if the dialect has none.
+      description: >-
+        Keys of the pod annotations that contain the cards of a pod. The list is empty if the dialect has no such
+        annotations.
       type: list
       elements: str
       sample: [enflame.com/gcu-device-id]
@@ -68,7 +71,7 @@ _value:
       type: str
       sample: /var/log/topscloud/gcushare
     unhealthy_cards:
-      description: Whether users list unhealthy cards in ConfigMaps.
+      description: Whether users can list unhealthy cards in ConfigMaps.
       type: bool
       sample: false
 """
@@ -85,7 +88,7 @@ except ImportError as exc:
 
 
 def dialect(name):
-    """Return the properties of a dialect that playbooks use."""
+    """Return the properties of a dialect that playbooks need."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     try:

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the seconds of a duration in the format of the configuration of kube-scheduler.
+  - Converts a duration in the format of kube-scheduler's configuration to seconds.
 options:
   _input:
     description: The duration, for example V(10s) or V(1m30s).

@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns a MachineSet for each requested set, derived from an existing MachineSet of the cluster, and the objects by
-    which an operator of OpenShift scales them.
-  - A scaled set keeps the number of machines that its autoscaler chose.
+  - Returns a MachineSet for each requested set, derived from an existing MachineSet in the cluster. Also returns the
+    objects that OpenShift's operators use to scale these MachineSets.
+  - The filter does not change the number of machines of a MachineSet that an autoscaler scales.
 options:
   _input:
     description:
-      - The sets, each with C(name) and C(source), which is the name of the existing set.
+      - The requested sets, each with C(name) and C(source), which is the name of the existing MachineSet.
       - Further keys are C(replicas), C(autoscale) with C(min) and C(max), C(instance_type), C(instance_type_field),
         C(provider_spec), C(accelerator), C(capacity), C(labels) and C(taints).
     type: list
@@ -71,7 +71,7 @@ except ImportError as exc:
 
 
 def machine_sets(desired, existing, labels, cluster_autoscaler=None):
-    """Return the objects for these sets."""
+    """Return the MachineSets for the requested sets, and the objects that scale them."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     # A round trip through JSON converts the types of Ansible to plain types.

@@ -12,20 +12,20 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Computes the most restrictive SecurityContextConstraints with which OpenShift admits the pods of workloads, one for
-    each ServiceAccount. Returns them before the objects.
-  - The constraints have the labels of the first workload of their ServiceAccount.
+  - Computes the most restrictive SecurityContextConstraints that allow OpenShift to admit the pods of workloads, one
+    for each ServiceAccount. Returns the constraints, followed by the objects.
+  - The constraints have the labels of the first workload that uses their ServiceAccount.
 options:
   _input:
-    description: The objects, as they are applied.
+    description: The objects to apply.
     type: list
     elements: dict
     required: true
   created_in:
     description:
-      - Namespace in which programs create pods to fill volumes and to check nodes. The filter adds the constraints of
-        these pods.
-      - O(labels) are the labels of these constraints.
+      - Namespace in which accelkit's programs create pods to fill volumes and to check nodes. The filter adds
+        constraints for these pods.
+      - The constraints for these pods have the labels in O(labels).
     type: str
     default: ""
   labels:
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The constraints, then the objects.
+  description: The constraints, followed by the objects.
   type: list
   elements: dict
 """
@@ -62,7 +62,7 @@ except ImportError as exc:
 
 
 def security_constraints(definitions, created_in="", labels=None):
-    """Return the constraints that the pods of these objects need, then the objects."""
+    """Return the constraints that the pods of these objects need, followed by the objects."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     # A round trip through JSON converts the types of Ansible to plain types.

@@ -12,7 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads quotas and reservations as the extender reads them at its start. The extender exits if they are invalid.
+  - Checks quotas and reservations in the same way as the extender does at startup. The extender exits if they are
+    invalid.
 options:
   _input:
     description: The rules, with the keys C(quotas) and C(reservations).
@@ -51,7 +52,7 @@ except ImportError as exc:
 
 
 def sharing_rules_problem(rules):
-    """Return the error of the rules; empty if they are valid."""
+    """Return the error in the rules, or an empty string if they are valid."""
     if problem := find_problem(IMPORT_ERROR):
         raise AnsibleFilterError(problem)
     try:

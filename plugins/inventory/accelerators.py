@@ -12,15 +12,17 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Creates a host for each node whose cards accelkit knows, with its cards and their free memory.
-  - The plugin reads nodes and pods from the API server, as C(accelkit inspect --from-api) does. It does not need a
-    running extender. It creates no hosts for nodes on which accelkit was never installed.
+  - Creates a host for each node whose cards are known to accelkit. The variables of the host contain the cards and
+    their free memory.
+  - The plugin reads nodes and pods from the API server, as C(accelkit inspect --from-api) does. The extender does not
+    need to run. The plugin does not create hosts for nodes on which accelkit was never installed.
   - The hosts are in the group C(accelerators), and in C(accelerators_vendor_NAME) and C(accelerators_model_NAME) for
     the vendors and models of their cards.
-  - They are in C(accelerators_sharing_shared), or in C(accelerators_sharing_unknown) if the inventory of the node
-    cannot be used.
-  - They are in C(accelerators_free_AMOUNT) for each amount in O(free_memory) that one of their cards has.
-  - The playbooks of accelkit use none of these groups, because they find the nodes automatically.
+  - The hosts are also in the group C(accelerators_sharing_shared), or in C(accelerators_sharing_unknown) if the
+    inventory of the node cannot be used.
+  - For each amount in O(free_memory), hosts that have a card with this amount of free memory are in the group
+    C(accelerators_free_AMOUNT).
+  - The playbooks of accelkit do not use these groups, because they find the nodes automatically.
   - C(ansible_host) of a host is the address of the node, and C(accelkit_node_name) is its name. So O(groups) can add
     hosts that Ansible accesses by SSH to C(accelkit_nodes). All hosts must then be in this group or in
     C(accelkit_control_plane).
@@ -40,21 +42,21 @@ options:
   free_memory:
     description:
       - Amounts of memory, for example V(8GiB).
-      - For each amount, the plugin creates a group of the nodes with a card that has this amount free and accepts new
-        shares.
+      - For each amount, the plugin creates a group of the nodes that have a card with at least this amount of free
+        memory. The card must accept new shares.
     type: list
     elements: str
     default: []
   request_timeout:
     description:
-      - Deadline of each request to the API server in seconds.
+      - Timeout for each request to the API server, in seconds.
     type: int
     default: 30
 """
 
 EXAMPLES = r"""
 ---
-# accelkit.accelerators.yml: finds the cluster in the same way as kubernetes.core
+# accelkit.accelerators.yml; the plugin finds the cluster in the same way as kubernetes.core
 plugin: accelkit.kubernetes.accelerators
 
 ---
@@ -152,7 +154,7 @@ def build_variables(node):
 
 
 def find_largest_free(node):
-    """Return the most bytes that one card of the node has for new shares; 0 if the node is not shared or unknown."""
+    """Return the maximum free bytes for new shares on one card of the node; 0 if the node is not shared or unknown."""
     takes_shares = node.state == "shared"
     free = [
         card.free_bytes
@@ -163,7 +165,7 @@ def find_largest_free(node):
 
 
 def list_groups(node, sizes):
-    """Return the names of the groups of a node; `sizes` are the bytes of each amount in the option `free_memory`."""
+    """Return the names of the groups of a node; `sizes` contains the amounts in the option `free_memory`, in bytes."""
     cards = [card for card in node.cards if card.known]
     words = {
         f"sharing_{node.state}",

@@ -13,9 +13,9 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Returns the version of the collection C(accelkit.kubernetes) that the controller runs.
-  - It reads the version from C(galaxy.yml) of the collection in a checkout, and from C(MANIFEST.json) of an installed
-    collection. It does not use the version of the Python package C(accelkit), because another release of it can be
-    installed.
+  - In a checkout, the plugin reads the version from C(galaxy.yml). For an installed collection, it reads the version
+    from C(MANIFEST.json). It does not use the version of the Python package C(accelkit), because another release of the
+    package can be installed.
 """
 
 EXAMPLES = r"""
@@ -38,7 +38,8 @@ import yaml
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-# The plugins of a checkout can be linked into a folder of collections. galaxy.yml is beside the target of the link.
+# The plugins of a checkout can be linked into a collections folder. galaxy.yml is in the same folder as the link
+# target.
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns keys of annotations, labels and environment variables. They come from the vendor profiles and the dialects
-    of this release of accelkit, and from its plug-ins on the controller.
+  - Returns keys of annotations, labels and environment variables. The keys are defined in the vendor profiles and
+    dialects of this accelkit release, and in accelkit's plug-ins on the controller.
 """
 
 EXAMPLES = r"""
@@ -29,47 +29,48 @@ _raw:
   elements: dict
   contains:
     assignments:
-      description: Annotations of pods that a scheduler or a device plugin writes, for all dialects.
+      description: Pod annotations that a scheduler or a device plugin writes, for all dialects.
       type: list
       elements: str
       sample: [accelkit.io/assignment, enflame.com/gcu-device-id]
     runtime_variables:
-      description: Environment variables by which a container requests cards from the container runtime of a vendor.
+      description: >-
+        Environment variables that a container can use to request cards from the container runtime of a vendor.
       type: list
       elements: str
       sample: [NVIDIA_VISIBLE_DEVICES]
     runtime_defaults:
       description: >-
-        Environment variables that make the container runtime of a vendor give all cards to a container. The value is
-        the variable that prevents this if it is set.
+        Environment variables that cause the container runtime of a vendor to give a container access to all cards. The
+        value is the name of the variable that prevents this if it is set.
       type: dict
       sample: {CUDA_VERSION: NVIDIA_VISIBLE_DEVICES}
     runtime_annotations:
-      description: Prefixes of annotations of pods that request cards from plug-ins of the container runtime.
+      description: Prefixes of pod annotations that request cards from plug-ins of the container runtime.
       type: list
       elements: str
       sample: [nvidia.cdi.k8s.io/]
     container_limits:
       description: >-
-        Annotations of pods in which the extender writes the amounts that a container can use of its cards.
-        C({container}) is a placeholder for the name of the container.
+        Pod annotations in which the extender writes the amounts of its cards that a container can use. C({container})
+        is a placeholder for the name of the container.
       type: list
       elements: str
       sample: ["nvidia.com/container.{container}.gpu-memory.limit"]
     node_annotations:
-      description: Annotations of a node that its node agent writes.
+      description: Node annotations that the node agent writes.
       type: list
       elements: str
       sample: [accelkit.io/inventory]
     node_labels:
       description: >-
-        Labels of a node that its node agent writes under the name of a vendor. A number can follow the name of the
-        label.
+        Node labels that the node agent writes and whose prefix is the domain of a vendor. The name of the label can be
+        followed by a number.
       type: list
       elements: str
       sample: [nvidia.com/gpu.count]
     node_label_prefixes:
-      description: Prefixes of the other labels that the node agent writes.
+      description: Prefixes of the other node labels that the node agent writes.
       type: list
       elements: str
       sample: [accelkit.io/cards.]

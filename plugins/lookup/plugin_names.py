@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the names of the dialects and policies that other Python distributions on the controller add to accelkit.
+  - Returns the names of the dialects and policies that other Python packages on the controller add to accelkit.
   - The lists are empty if the Python package C(accelkit) is not installed. Modules and plugins that need the package
     report that it is missing.
 """
 
 EXAMPLES = r"""
-- name: Print the policies of other distributions
+- name: Print the policies from other Python packages
   ansible.builtin.debug:
     msg: "{{ lookup('accelkit.kubernetes.plugin_names').policies }}"
 """

@@ -35,9 +35,9 @@ API_ARGUMENTS = {
 
 
 def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that calls the API server; end it if accelkit is missing or has another version.
+    """Return a module that calls the API server; exit with an error if accelkit is missing or has another version.
 
-    `constraints` are the constraints of AnsibleModule between arguments, such as `required_if`.
+    `constraints` contains constraints between arguments that are passed to AnsibleModule, such as `required_if`.
     """
     module = AnsibleModule({**API_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
     require_accelkit(module, IMPORT_TRACE)
@@ -46,7 +46,7 @@ def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -
 
 
 def call(module: AnsibleModule, function: Callable[[ApiClient], Awaitable[Result]]) -> Result:
-    """Run one coroutine function with an open client; an error of accelkit ends the module with its message."""
+    """Run a coroutine function with an open client; if accelkit raises an error, exit with its message."""
     try:
         return asyncio.run(_with_client(module, function))
     except WaitError as exc:

@@ -16,7 +16,8 @@ with suppress(ImportError):
 
 # The arguments of the modules of kubernetes.core. ConnectionOptions.collect() reads missing ones from the environment.
 CONNECTION_ARGUMENTS: dict[str, dict[str, Any]] = {
-    # The path is not a secret. find_secrets() returns the secrets of a mapping, and the modules mask them.
+    # The path is not a secret. If the value is a mapping, find_secrets() returns its secrets, and the modules mask
+    # them.
     "kubeconfig": {"type": "raw", "no_log": False},
     "context": {"type": "str"},
     "host": {"type": "str"},
@@ -44,7 +45,7 @@ CONNECTION_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def read_options(given: Mapping[str, Any]) -> ConnectionOptions:
-    """Return the connection options in these arguments."""
+    """Return the connection options in the arguments of a module."""
     return ConnectionOptions.collect({name: given.get(name) for name in CONNECTION_ARGUMENTS})
 
 

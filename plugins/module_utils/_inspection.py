@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     import msgspec
 
@@ -25,7 +25,7 @@ with suppress(ImportError):
 
 
 async def inspected(api: ApiClient, nodes: Collection[str]) -> tuple[Inspection, dict[str, Any]]:
-    """Return the inspection of the named nodes, or of all nodes with cards, and the same as plain data."""
+    """Return the inspection of the given nodes, or of all nodes with cards, as an object and as plain data."""
     inspection = await inspect_cluster(api)
     if nodes:
         known = {node.name: node for node in inspection.nodes}
@@ -40,7 +40,7 @@ async def inspected(api: ApiClient, nodes: Collection[str]) -> tuple[Inspection,
 
 
 async def checked(api: ApiClient, nodes: Collection[str], min_free: str | None) -> tuple[list[Any], dict[str, Any]]:
-    """Return the findings and the totals of the named nodes, or of all nodes with cards, as plain data."""
+    """Return the findings and the totals of the given nodes, or of all nodes with cards, as plain data."""
     min_free_bytes = parse_size(min_free) if min_free else 0
     inspection, builtins = await inspected(api, nodes)
     pods = {

@@ -17,7 +17,7 @@ COLLECTION_VERSION = "0.1.0"
 
 
 def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
-    """End a module unless it can use accelkit in the version of the collection.
+    """Exit a module with an error unless accelkit is available in the same version as the collection.
 
     `trace` is the traceback of a failed import.
     """
@@ -27,7 +27,7 @@ def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
 
 
 def find_problem(failure: ImportError | str | None) -> str | None:
-    """Return the problem of the Python package accelkit on this machine and its repair; None if there is none.
+    """Return the problem with the Python package accelkit on this machine and how to fix it; None if it works.
 
     `failure` is the error, or its traceback, if a part of the package cannot be imported.
     """

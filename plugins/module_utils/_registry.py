@@ -69,9 +69,9 @@ WORKLOAD_ARGUMENTS = {
 
 
 def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that calls registries; end it if accelkit is missing or has another version.
+    """Return a module that calls registries; exit with an error if accelkit is missing or has another version.
 
-    `constraints` are the constraints of AnsibleModule between arguments, such as `required_if`.
+    `constraints` contains constraints between arguments that are passed to AnsibleModule, such as `required_if`.
     """
     module = AnsibleModule({**REGISTRY_ARGUMENTS, **arguments}, supports_check_mode=True, **(constraints or {}))
     require_accelkit(module, IMPORT_TRACE)
@@ -80,7 +80,7 @@ def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any)
 
 
 def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any, Any, dict[str, Any]]]) -> None:
-    """Run a coroutine function of the module that returns its result; an error ends the module with its message.
+    """Exit the module with the result of a coroutine function, or with the message of the error that it raises.
 
     After an error, the result contains `retryable`, which is whether a retry can succeed. If the image is rejected, it
     also contains the reasons why no signature is accepted.
@@ -115,7 +115,7 @@ def read_settings(module: AnsibleModule) -> RegistrySettings:
 
 
 def without_mirrors(settings: RegistrySettings) -> RegistrySettings:
-    """Return the settings without mirrors, because an image that a module changes is read from its own registry."""
+    """Return the settings without mirrors, because a module that changes an image reads it from its own registry."""
     return replace(settings, mirrors={})
 
 
@@ -142,5 +142,5 @@ def to_path(text: str | None) -> Path | None:
 
 
 def to_builtins(view: object) -> Any:
-    """Return a view as plain data, as Ansible returns it."""
+    """Return a view as plain data, in the format in which Ansible returns it."""
     return msgspec.to_builtins(view)

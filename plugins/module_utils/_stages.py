@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     import msgspec
 
@@ -26,7 +26,7 @@ with suppress(ImportError):
 
 
 async def verified(api: ApiClient, given: dict[str, Any]) -> StageReport:
-    """Return the report of the nodes in the parameters of the module, or of all nodes that are shared or have cards."""
+    """Return the report for the nodes in the module parameters, or for all nodes that are shared or have cards."""
     return await verify_cluster(
         api,
         namespace=given["namespace"],

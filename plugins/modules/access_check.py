@@ -9,12 +9,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: access_check
-short_description: Check that the user of the API server has the rights that an installation needs
+short_description: Check that a user has the permissions that an installation needs
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Sends a SelfSubjectAccessReview to the API server for each right. Fails with the list of all missing rights.
+  - Sends a SelfSubjectAccessReview to the API server for each permission. Fails with a list of all missing permissions.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -30,13 +30,13 @@ attributes:
 options:
   rules:
     description:
-      - The required rights, in the format of the rules of a Role or ClusterRole.
+      - The required permissions, in the format of the rules of a Role or ClusterRole.
     type: list
     elements: dict
     required: true
     suboptions:
       apiGroups:
-        description: API groups of the resources. An empty string is the core group.
+        description: API groups of the resources. An empty string represents the core group.
         type: list
         elements: str
         required: true
@@ -52,14 +52,14 @@ options:
         required: true
   namespaces:
     description:
-      - Namespaces in which the rights to namespaced resources are required. The verb C(list) is required in all
+      - Namespaces in which the permissions for namespaced resources are required. The verb C(list) is required in all
         namespaces.
     type: list
     elements: str
     required: true
   required:
     description:
-      - Whether to fail if a right is missing. With V(false), the module only returns RV(denied).
+      - Whether to fail if a permission is missing. With V(false), the module only returns RV(denied).
     type: bool
     default: true
 """
@@ -76,7 +76,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 denied:
-  description: The missing rights.
+  description: The missing permissions.
   returned: always
   type: list
   elements: str
@@ -87,7 +87,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     import msgspec
 

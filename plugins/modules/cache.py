@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Creates, changes or deletes a C(GKMCache) or a C(ClusterGKMCache). Pods mount a cache by a claim of the same name. A
-    C(GKMCache) is for pods of its namespace, and a C(ClusterGKMCache) is for several namespaces.
+  - Creates, changes or deletes a C(GKMCache) or a C(ClusterGKMCache). Pods mount a cache through a claim with the same
+    name. Pods in the namespace of a C(GKMCache) can use it. Pods in several namespaces can use a C(ClusterGKMCache).
   - Waits until the cache is ready. The module fails as soon as the signer of a cache is rejected.
-  - The module does not change fields of the spec whose options are not set.
+  - If an option is not set, the module does not change the corresponding field of the spec.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -33,19 +33,19 @@ options:
   state:
     description:
       - V(present) creates or changes the cache.
-      - V(absent) deletes the cache. A cache that pods mount stays until these pods have ended.
+      - V(absent) deletes the cache. If pods mount the cache, it is deleted after these pods have finished.
     type: str
     choices: [present, absent]
     default: present
   kind:
     description:
       - Kind of the cache.
-      - By default, it is a C(GKMCache) if O(namespace) is set, otherwise a C(ClusterGKMCache).
+      - The default is C(GKMCache) if O(namespace) is set, otherwise C(ClusterGKMCache).
     type: str
     choices: [GKMCache, ClusterGKMCache]
   name:
     description:
-      - Name of the cache, and of the claims by which pods mount it.
+      - Name of the cache, and of the claims through which pods mount it.
     type: str
     required: true
   namespace:
@@ -63,35 +63,36 @@ options:
     elements: str
   image_pull_secrets:
     description:
-      - Names of Secrets with credentials for the registry. They are in the namespace of the C(GKMCache), or for a
-        C(ClusterGKMCache) in the namespace of accelkit.
+      - Names of Secrets that contain credentials for the registry. The Secrets must be in the namespace of the
+        C(GKMCache), or for a C(ClusterGKMCache) in the namespace of accelkit.
     type: list
     elements: str
   mount_path:
     description:
-      - Path at which workloads mount the cache. By default, it is the path that the image declares.
+      - Path at which workloads mount the cache. The default is the path in the labels of the image.
     type: str
   delivery:
     description:
-      - Method by which pods get the files.
-      - With V(node), each node has a copy. With V(namespace), a Job fills one claim in each namespace. With V(image),
-        pods get an image volume.
-      - V(auto) selects V(namespace) if a storage class and access modes for several readers are set, otherwise V(node).
+      - Method that provides the files of the cache to pods.
+      - With V(node), each node stores a copy. With V(namespace), a Job fills one claim in each namespace. With
+        V(image), pods mount an image volume.
+      - V(auto) selects V(namespace) if a storage class and an access mode for several readers are set, otherwise
+        V(node).
     type: str
     choices: [auto, node, namespace, image]
   access_modes:
     description:
-      - Access modes of claims.
+      - Access modes of the claims.
     type: list
     elements: str
     choices: [ReadWriteOnce, ReadOnlyMany, ReadWriteMany]
   storage_class_name:
     description:
-      - Storage class of claims that Jobs fill.
+      - Storage class of the claims that Jobs fill.
     type: str
   size:
     description:
-      - Size of claims that Jobs fill, for example V(2Gi). By default, it is the size that the image declares.
+      - Size of the claims that Jobs fill, for example V(2Gi). The default is the size in the labels of the image.
     type: str
   pod_template:
     description:
@@ -104,7 +105,7 @@ options:
     default: true
   timeout:
     description:
-      - Limit of the wait in seconds.
+      - Maximum time to wait, in seconds.
     type: int
     default: 300
 seealso:
@@ -142,7 +143,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: The digest that pods get. It is empty if no digest is verified yet.
+  description: The digest of the cache that pods use. It is empty if no digest has been verified yet.
   returned: if the cache exists
   type: str
   sample: sha256:5f0c…
@@ -161,7 +162,7 @@ conditions:
   type: list
   elements: dict
 nodes:
-  description: Reports of the nodes about the digest, each with C(node), C(ready), C(reason) and C(message).
+  description: Reports from the nodes about the digest, each with C(node), C(ready), C(reason) and C(message).
   returned: if the cache exists
   type: list
   elements: dict
@@ -171,12 +172,12 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.gkm.conditions import ConditionType, holds
     from accelkit.install.cache_objects import CacheRequest, delete_cache, read_cache, wait_for_cache, write_cache
 
-# The names of the fields of the spec, by the names of the options.
+# Maps the names of options to the names of fields in the spec.
 FIELDS = {
     "image": "image",
     "workload_namespaces": "workloadNamespaces",

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_build
-short_description: Build, push and sign an image of a kernel cache
+short_description: Build, push and sign a kernel cache image
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Builds an image from a folder that Triton, vLLM or Habana filled, and pushes it. The module does not need a
+  - Builds an image from the cache folder of Triton, vLLM or Habana, and pushes it. The module does not require a
     container engine.
-  - The same files always result in the same digest. So the module does not push the image again if the tag already
-    points to it.
+  - The same files always produce the same digest. Therefore, the module does not push the image again if the tag
+    already refers to it.
   - Signs the image with C(cosign), unless the image already has a signature. Only this step requires C(cosign).
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -26,7 +26,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module builds the image and compares it with the image of the tag. It pushes nothing.
+    details: >-
+      The module builds the image, and compares it with the image that the tag refers to. It does not push the image.
   diff_mode:
     support: full
 options:
@@ -37,25 +38,25 @@ options:
     required: true
   image:
     description:
-      - Target of the image, as C(registry/repository:tag). The module moves the tag.
+      - Reference to which the image is pushed, as C(registry/repository:tag). The module updates the tag.
     type: str
     required: true
   compression:
     description:
-      - V(zstd) is faster. MCV reads only V(gzip).
+      - Compression of the layer. V(zstd) is faster, but MCV can read only V(gzip).
     type: str
     choices: [gzip, zstd, none]
     default: gzip
   media:
     description:
-      - Family of media types of the image.
+      - Type of the media types in the image.
     type: str
     choices: [oci, docker]
     default: oci
   architecture:
     description:
       - CPU architecture of the native launchers in the cache, for example V(amd64) or V(arm64).
-      - By default, it is the architecture of the host.
+      - The default is the architecture of the host.
     type: str
     default: ''
   gpu_product:
@@ -65,30 +66,31 @@ options:
   built_for:
     description:
       - Target for which the cache was compiled, for example V(cuda:90). Required if the files of the cache do not
-        contain it.
+        contain this information.
     type: str
     default: ''
   allow_secrets:
     description:
-      - Whether to push a cache whose files contain variables that look like secrets.
+      - Whether to push the cache even if its files contain variables that look like secrets.
     type: bool
     default: false
   sign:
     description:
       - Whether to sign the image if it has no signature.
-      - The module does not verify existing signatures. Use M(accelkit.kubernetes.cache_verify).
+      - The module does not verify existing signatures. To verify them, use M(accelkit.kubernetes.cache_verify).
     type: bool
     default: false
   sign_key:
     description:
-      - Key for C(cosign), which is a file, a Kubernetes secret as C(k8s://namespace/name), or the URI of a key service.
+      - Key for C(cosign). This can be the path of a file, a Kubernetes Secret as C(k8s://namespace/name), or the URI of
+        a key management service.
       - C(cosign) reads the password of the key from E(COSIGN_PASSWORD) in the environment of the task.
-      - By default, C(cosign) signs keyless, with the identity from its environment.
+      - By default, C(cosign) uses keyless signing with the identity from its environment.
     type: str
     default: ''
   transparency_log:
     description:
-      - Whether to add the signature to the transparency log.
+      - Whether to record the signature in the transparency log.
     type: bool
     default: true
   cosign:
@@ -97,14 +99,15 @@ options:
     type: str
     default: cosign
 notes:
-  - With O(registry_logins) or O(registry_config), C(cosign) gets only the credentials for the registry of the image.
+  - If O(registry_logins) or O(registry_config) is set, the module passes only the credentials for the registry of the
+    image to C(cosign).
 seealso:
   - module: accelkit.kubernetes.cache_copy
   - module: accelkit.kubernetes.cache_verify
 """
 
 EXAMPLES = r"""
-- name: Build an image of a cache, push it and sign it with a key
+- name: Build a cache image, push it and sign it with a key
   accelkit.kubernetes.cache_build:
     folder: /root/.cache/vllm
     image: quay.io/acme/llama-cache:v1
@@ -126,7 +129,7 @@ digest:
   type: str
   sample: sha256:5f0c…
 format:
-  description: V(triton), V(vllm) or V(habana).
+  description: Format of the cache, V(triton), V(vllm) or V(habana).
   returned: success
   type: str
   sample: vllm
@@ -141,17 +144,17 @@ files:
   type: int
   sample: 214
 cache_bytes:
-  description: Size of the files.
+  description: Total size of the files, in bytes.
   returned: success
   type: int
   sample: 73400320
 compressed_bytes:
-  description: Size of the layer.
+  description: Size of the compressed layer, in bytes.
   returned: success
   type: int
   sample: 20971520
 uploaded_bytes:
-  description: Uploaded bytes. The number is less than the size of the layer if the registry already had a part of it.
+  description: Number of uploaded bytes. It is less than the size of the layer if the registry already had a part of it.
   returned: success
   type: int
   sample: 20973568
@@ -160,11 +163,11 @@ pushed:
   returned: success
   type: bool
 signed:
-  description: Whether the module signed the image, or in check mode would sign it.
+  description: Whether the module signed the image, or would sign it in check mode.
   returned: success
   type: bool
 secrets:
-  description: Variables in the files of the cache that look like secrets. All users who pull the image can read them.
+  description: Variables in the cache files that look like secrets. All users who can pull the image can read them.
   returned: success
   type: list
   elements: str
@@ -189,7 +192,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     without_mirrors,
 )
 
-# _registry reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _registry reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.compatibility.arguments import parse_target
@@ -252,7 +255,7 @@ def main():
         architecture={"type": "str", "default": ""},
         gpu_product={"type": "str"},
         built_for={"type": "str", "default": ""},
-        # The option is a switch and not a secret.
+        # The option is a boolean and not a secret.
         allow_secrets={"type": "bool", "default": False, "no_log": False},
         sign={"type": "bool", "default": False},
         # The name of a key is not a secret.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_copy
-short_description: Copy an image of a kernel cache with its signatures
+short_description: Copy a kernel cache image with its signatures
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Copies an image byte for byte to another registry or repository, with the artifacts that C(cosign) attached to it.
-  - The signatures stay valid for the copy, so you do not need to sign it again.
+  - Copies an image without changes to another registry or repository, including the artifacts that C(cosign) attached
+    to it.
+  - The signatures are also valid for the copy, so you do not need to sign it again.
   - The module does not upload content that the target already has.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -24,7 +25,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module compares the two registries and uploads nothing.
+    details: The module compares the source and the target, but does not upload content.
   diff_mode:
     support: full
 options:
@@ -35,24 +36,25 @@ options:
     required: true
   target:
     description:
-      - Target of the copy, as C(registry/repository:tag). The module moves the tag.
+      - Reference of the copy, as C(registry/repository:tag). The module updates the tag.
     type: str
     required: true
   signatures:
     description:
-      - Whether to copy signatures too, and attestations in bundles.
+      - Whether to also copy signatures, and attestations in bundles.
     type: bool
     default: true
 notes:
-  - The module does not verify signatures. Use M(accelkit.kubernetes.cache_verify) for the source or the target.
-  - Signatures in the format of cosign 2 share one tag. After the copy, the target has only those of the source.
+  - The module does not verify signatures. To verify the source or the target, use M(accelkit.kubernetes.cache_verify).
+  - All signatures in the format of cosign 2 share one tag. After the copy, the target has only the signatures of the
+    source in this format.
 seealso:
   - module: accelkit.kubernetes.cache_build
   - module: accelkit.kubernetes.cache_verify
 """
 
 EXAMPLES = r"""
-- name: Copy a cache to the registry of the data centre
+- name: Copy a cache to the registry of the data center
   accelkit.kubernetes.cache_copy:
     source: quay.io/acme/llama-cache:v1
     target: registry.example.org/caches/llama:v1
@@ -60,23 +62,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: The digest, which is the same for source and target.
+  description: The digest, which is the same for the source and the target.
   returned: success
   type: str
   sample: sha256:5f0c…
 uploaded_bytes:
-  description: Uploaded bytes, or 0 in check mode.
+  description: Number of uploaded bytes. It is 0 in check mode.
   returned: success
   type: int
   sample: 20973568
 manifests:
-  description: Number of written manifests, including those of signatures, or 0 in check mode.
+  description: Number of written manifests, including manifests of signatures. It is 0 in check mode.
   returned: success
   type: int
   sample: 2
 signatures:
   description: >-
-    Number of signature images and bundles that the target did not have, including those of the members of an index.
+    Number of signature images and bundles that the target did not have, including those for the members of an index.
   returned: success
   type: int
   sample: 1
@@ -95,7 +97,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     without_mirrors,
 )
 
-# _registry reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _registry reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.oci.reference import parse_reference
@@ -122,7 +124,7 @@ async def copy(module):
         result = {"digest": digest, "uploaded_bytes": 0, "manifests": 0}
         changed = digest != before or bool(missing)
         if changed and not module.check_mode:
-            # The tag of the source may have moved since, so copy by digest.
+            # Copy by digest, because the tag of the source may have moved in the meantime.
             done = await copy_image(
                 reading, source.with_digest(digest), writing, target, signatures=given["signatures"]
             )

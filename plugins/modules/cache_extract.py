@@ -9,17 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_extract
-short_description: Verify an image and extract its kernel cache
+short_description: Verify a kernel cache image, and extract the cache
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Verifies an image, checks whether it fits the given cards, and extracts its cache once into a folder that is named
+  - Verifies an image, checks whether it fits the given cards, and extracts its cache once to a folder that is named
     after the digest.
-  - The module writes nothing before it has verified the signatures. The cache becomes visible only after all bytes are
-    verified.
-  - If the cache already exists and other policies are given, the module verifies it again. It never extracts the cache
-    again.
+  - The module does not write files before it has verified the signatures. The cache becomes visible only after all
+    bytes are verified.
+  - If the cache already exists and the policies differ, the module verifies the image again. It does not extract the
+    cache again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -31,8 +31,8 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The module verifies and checks the image, and writes nothing. Only an extraction detects whether the layers are
-      valid and fit on the disk.
+      The module verifies and checks the image, but does not write files. Only an extraction can detect whether the
+      layers are valid and fit on the disk.
   diff_mode:
     support: full
 options:
@@ -48,8 +48,8 @@ options:
     required: true
   mount_path:
     description:
-      - Absolute path at which workloads mount the cache. The module rewrites the group files of Triton for this path.
-      - By default, it is the path of the extracted cache.
+      - Absolute path at which workloads mount the cache. The module changes Triton's group files for this path.
+      - The default is the path of the extracted cache.
       - The module extracts a separate copy for each path.
     type: str
   policy:
@@ -68,7 +68,7 @@ options:
     type: int
     default: 32
 notes:
-  - The module does not delete caches of other digests, because workloads may use them.
+  - The module does not delete caches for other digests, because workloads may use them.
 seealso:
   - module: accelkit.kubernetes.cache_info
   - module: accelkit.kubernetes.cache_verify
@@ -101,7 +101,7 @@ digest:
   type: str
   sample: sha256:5f0c…
 path:
-  description: The folder with the files of the framework, which workloads mount.
+  description: The folder that contains the files of the framework. Workloads mount this folder.
   returned: success
   type: str
   sample: /var/lib/accelkit/caches/sha256-5f0c…-1a2b…/cache
@@ -111,7 +111,7 @@ mount_path:
   type: str
   sample: /home/vllm/.cache/vllm
 format:
-  description: V(triton), V(vllm) or V(habana).
+  description: Format of the cache, V(triton), V(vllm) or V(habana).
   returned: success
   type: str
   sample: vllm
@@ -121,28 +121,28 @@ files:
   type: int
   sample: 214
 bytes:
-  description: Size of the files.
+  description: Total size of the files, in bytes.
   returned: if the cache is extracted
   type: int
   sample: 73400320
 extracted_at:
-  description: Time of the extraction, in the format of RFC 3339.
+  description: Time of the extraction, in RFC 3339 format.
   returned: if the cache is extracted
   type: str
   sample: "2026-06-01T12:00:00+00:00"
 signatures:
-  description: Signers of the image, as sentences. It is empty if the signatures were not verified.
+  description: Descriptions of the signers. The list is empty if the signatures were not verified.
   returned: success
   type: list
   elements: str
   sample: ["ci@acme.example (cosign-v3, policy acme)"]
 compatibility:
-  description: Whether the cards can use the cache. It is null if no cards were given.
+  description: Whether the cards can use the cache. The value is null if no cards were given.
   returned: success
   type: dict
   contains:
     fit:
-      description: V(all), V(some), V(none) or V(unknown).
+      description: Cards that can use the cache, V(all), V(some), V(none) or V(unknown).
       type: str
       sample: all
     reasons:
@@ -150,25 +150,25 @@ compatibility:
       type: list
       elements: str
     cards:
-      description: For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
+      description: The result for each card, with C(id), C(verdict), C(reasons), and the likelihood of a C(hit).
       type: list
       elements: dict
 reason:
   description:
-    - Reason why no signature is accepted, as one word from the guide to signer policies, for example V(NoSignatures),
-      V(IdentityMismatch) or V(NotCovered).
-    - If there are several failures, it is the one in the latest step of the verification.
+    - Reason why no signature is accepted, as an identifier that the guide to signer policies explains, for example
+      V(NoSignatures), V(IdentityMismatch) or V(NotCovered).
+    - If several signatures are rejected, the reason is that of the failure in the latest step of the verification.
   returned: if the image is rejected
   type: str
   sample: IdentityMismatch
 failures:
-  description: Reason for each signature that is not accepted.
+  description: Reason why each signature is not accepted.
   returned: if the image is rejected
   type: list
   elements: dict
   contains:
     reason:
-      description: The reason as one word.
+      description: The reason as an identifier.
       type: str
       sample: IdentityMismatch
     message:
@@ -176,11 +176,11 @@ failures:
       type: str
       sample: the certificate is for mallory@example.org
     source:
-      description: Location of the signature. It is empty if the failure applies to all signatures.
+      description: Location of the signature. The value is empty if the failure applies to all signatures.
       type: str
       sample: bundle sha256:…
     signer:
-      description: Signer of the policy. It is empty if the failure applies to all signers.
+      description: Signer in the policy. The value is empty if the failure applies to all signers.
       type: str
       sample: ci
 retryable:
@@ -203,7 +203,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     to_builtins,
 )
 
-# _registry reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _registry reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.errors import ConfigurationError
     from accelkit.kernelcache.extraction import ExtractionRequest, Limits, extract_image
@@ -216,7 +216,7 @@ with suppress(ImportError):
 RULES = {
     "required_if": [("insecure_skip_signatures", False, ["policy"])],
 }
-# The fields whose change counts. The signers of an extracted cache change if other policies are given.
+# The fields that determine `changed`. The signers of an extracted cache change if the policies differ.
 RETURNED = ("digest", "path", "mount_path", "signatures")
 
 

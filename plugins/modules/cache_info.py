@@ -9,16 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_info
-short_description: Gather information about the kernel cache of an image and extracted caches
+short_description: Gather information about kernel cache images and extracted caches
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads the labels of an image about its kernel cache, and checks whether the cache fits the given cards. The module
-    does not download layers.
-  - Lists the caches that are extracted below a folder.
-  - The module does not verify signatures, so labels are claims of the image. M(accelkit.kubernetes.cache_verify)
-    verifies the signer.
+  - Reads the labels that describe the kernel cache in an image, and checks whether the cache fits the given cards. The
+    module does not download layers.
+  - Lists the extracted caches in a folder.
+  - The module does not verify signatures, so the labels are not trustworthy. To verify the signer, use
+    M(accelkit.kubernetes.cache_verify).
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.cards
@@ -40,7 +40,7 @@ options:
     type: str
   folder:
     description:
-      - The folder into which M(accelkit.kubernetes.cache_extract) extracts caches.
+      - The folder to which M(accelkit.kubernetes.cache_extract) extracts caches.
     type: path
 seealso:
   - module: accelkit.kubernetes.cache_extract
@@ -54,7 +54,7 @@ EXAMPLES = r"""
     driver_version: 550.54.14
   register: cache
 
-- name: Check how likely a workload finds its kernels in the cache
+- name: Estimate how likely a workload is to find its kernels in the cache
   accelkit.kubernetes.cache_info:
     image: quay.io/acme/llama-cache:v1
     cards: ["cuda:90=NVIDIA H100 80GB HBM3"]
@@ -69,7 +69,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 cache:
-  description: Data from the labels and the manifest of the image. A value is null if the image does not contain it.
+  description: >-
+    Data from the labels and the manifest of the image. A value is null if the image does not contain the information.
   returned: if O(image) is set
   type: dict
   contains:
@@ -82,15 +83,15 @@ cache:
       type: str
       sample: sha256:5f0c…
     format:
-      description: V(triton), V(vllm) or V(habana).
+      description: Format of the cache, V(triton), V(vllm) or V(habana).
       type: str
       sample: vllm
     compressed_bytes:
-      description: Size of the layers in the registry.
+      description: Size of the layers in the registry, in bytes.
       type: int
       sample: 20971520
     cache_bytes:
-      description: Size of the extracted files.
+      description: Size of the extracted files, in bytes.
       type: int
       sample: 73400320
     entries:
@@ -105,7 +106,7 @@ cache:
       elements: dict
       sample: [{backend: cuda, arch: "90", warp_size: 32, ptx_version: null, cuda_version: "12.8"}]
     cache_formats:
-      description: For vLLM, the formats in the cache, which are V(aot_compile), V(binary) or V(triton).
+      description: For vLLM, the formats of the files in the cache, V(aot_compile), V(binary) or V(triton).
       type: list
       elements: str
     hashes:
@@ -113,11 +114,11 @@ cache:
       type: list
       elements: str
     triton_versions:
-      description: Versions of Triton that compiled the cache.
+      description: Versions of Triton that were used to compile the cache.
       type: list
       elements: str
     cuda_versions:
-      description: CUDA versions of the framework.
+      description: CUDA versions of the framework that compiled the cache.
       type: list
       elements: str
     cpu_architecture:
@@ -129,14 +130,14 @@ cache:
       type: str
       sample: NVIDIA H100 80GB HBM3
     labels:
-      description: The unchanged labels of the image.
+      description: The labels of the image, without changes.
       type: dict
     compatibility:
-      description: Whether the cards can use the cache. It is null if no cards were given.
+      description: Whether the cards can use the cache. The value is null if no cards were given.
       type: dict
       contains:
         fit:
-          description: V(all), V(some), V(none) or V(unknown).
+          description: Cards that can use the cache, V(all), V(some), V(none) or V(unknown).
           type: str
           sample: all
         reasons:
@@ -145,13 +146,13 @@ cache:
           elements: str
         cards:
           description:
-            - For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
-            - C(factors) lists the facts that determine the likelihood, each with C(name), C(agrees) and C(message).
-              C(agrees) is null if one of the two compared values is unknown.
+            - The result for each card, with C(id), C(verdict), C(reasons), and the likelihood of a C(hit).
+            - C(factors) lists the values that determine the likelihood, each with C(name), C(agrees) and C(message).
+              C(agrees) is null if one of the compared values is unknown.
           type: list
           elements: dict
 extracted:
-  description: Complete caches below the folder.
+  description: Complete caches in the folder.
   returned: if O(folder) is set
   type: list
   elements: dict
@@ -165,7 +166,7 @@ extracted:
       type: str
       sample: sha256:5f0c…
     path:
-      description: The folder with the files of the framework.
+      description: The folder that contains the files of the framework.
       type: str
       sample: /var/lib/accelkit/caches/sha256-5f0c…/cache
     mount_path:
@@ -173,7 +174,7 @@ extracted:
       type: str
       sample: /home/vllm/.cache/vllm
     format:
-      description: V(triton), V(vllm) or V(habana).
+      description: Format of the cache, V(triton), V(vllm) or V(habana).
       type: str
       sample: vllm
     files:
@@ -181,23 +182,23 @@ extracted:
       type: int
       sample: 214
     bytes:
-      description: Size of the files.
+      description: Total size of the files, in bytes.
       type: int
       sample: 73400320
     signatures:
-      description: Signers of the image, as sentences. It is empty if the signatures were not verified.
+      description: Descriptions of the signers. The list is empty if the signatures were not verified.
       type: list
       elements: str
     extracted_at:
-      description: Time of the extraction, in the format of RFC 3339.
+      description: Time of the extraction, in RFC 3339 format.
       type: str
       sample: "2026-06-01T12:00:00+00:00"
     compatibility:
-      description: Whether the cards can use the cache. It is null if no cards were given.
+      description: Whether the cards can use the cache. The value is null if no cards were given.
       type: dict
       contains:
         fit:
-          description: V(all), V(some), V(none) or V(unknown).
+          description: Cards that can use the cache, V(all), V(some), V(none) or V(unknown).
           type: str
           sample: all
         reasons:
@@ -206,13 +207,13 @@ extracted:
           elements: str
         cards:
           description:
-            - For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
-            - C(factors) lists the facts that determine the likelihood, each with C(name), C(agrees) and C(message).
-              C(agrees) is null if one of the two compared values is unknown.
+            - The result for each card, with C(id), C(verdict), C(reasons), and the likelihood of a C(hit).
+            - C(factors) lists the values that determine the likelihood, each with C(name), C(agrees) and C(message).
+              C(agrees) is null if one of the compared values is unknown.
           type: list
           elements: dict
 unusable:
-  description: Folders with the name of a cache that are incomplete or were written by a newer accelkit.
+  description: Folders with the name of a cache that are incomplete, or that a newer version of accelkit wrote.
   returned: if O(folder) is set
   type: list
   elements: str
@@ -237,7 +238,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     to_builtins,
 )
 
-# _registry reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _registry reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
     from accelkit.kernelcache.extraction.listing import list_extracted
@@ -271,7 +272,7 @@ async def read_image(module, node, workload):
 
 
 def describe_cache_on_disk(cache, node, workload):
-    """Return the view of a cache on the disk, without the field `changed`, which applies only to an extraction."""
+    """Return the data of an extracted cache, without the field `changed`, which applies only to an extraction."""
     verdicts = judge(cache.record.labels, node, workload) if node else None
     view = to_builtins(describe_extraction(replace(cache, verdicts=verdicts)))
     del view["changed"]

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cache_verify
-short_description: Verify the signers of an image of a kernel cache
+short_description: Verify the signers of a kernel cache image
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Verifies that the signatures of an image satisfy each signer policy that covers it, and returns the digest.
-  - Fails if they do not, or if no policy covers the image.
-  - If cards are given, the module also returns whether they can use the cache. It does not fail if the image fits none
-    of them.
-  - The signatures apply to the digest. Use the returned C(image) in later tasks, because tags can move.
+  - Verifies that the signatures of an image satisfy each signer policy that covers the image, and returns the digest.
+  - Fails if the signatures do not satisfy a policy, or if no policy covers the image.
+  - If cards are given, the module also returns whether they can use the cache. It does not fail if the image does not
+    fit any of the cards.
+  - The signatures apply to the digest. In later tasks, use the returned RV(image), because a tag can move.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -63,12 +63,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: The image with the verified digest. If the image is rejected, it is the value of O(image).
+  description: The image with the verified digest. If the image is rejected, this is the value of O(image).
   returned: always
   type: str
   sample: quay.io/acme/llama-cache:v1@sha256:5f0c…
 digest:
-  description: The verified digest. It is null if the image is rejected.
+  description: The verified digest. The value is null if the image is rejected.
   returned: always
   type: str
   sample: sha256:5f0c…
@@ -77,7 +77,7 @@ verified:
   returned: always
   type: bool
 signatures:
-  description: The signature that satisfies each policy that covers the image.
+  description: For each policy that covers the image, the signature that satisfies it.
   returned: success
   type: list
   elements: dict
@@ -91,7 +91,7 @@ signatures:
       type: str
       sample: ci
     format:
-      description: V(cosign-v2) or V(cosign-v3).
+      description: Format of the signature, V(cosign-v2) or V(cosign-v3).
       type: str
       sample: cosign-v3
     identity:
@@ -99,24 +99,24 @@ signatures:
       type: str
       sample: https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main
     issuer:
-      description: Issuer that authenticated the identity. It is empty for a key.
+      description: Issuer that authenticated the identity. The value is empty for a key.
       type: str
       sample: https://token.actions.githubusercontent.com
     log_index:
-      description: Index in the transparency log. It is null if no entry was verified.
+      description: Index of the entry in the transparency log. The value is null if no entry was verified.
       type: int
       sample: 1234
     signed_at:
-      description: Time of the signature, in the format of RFC 3339. It is null if the time is not proven.
+      description: Time of the signature, in RFC 3339 format. The value is null if the time could not be verified.
       type: str
       sample: "2026-06-01T12:00:00+00:00"
 compatibility:
-  description: Whether the cards can use the cache. It is null if no cards were given.
+  description: Whether the cards can use the cache. The value is null if no cards were given.
   returned: success
   type: dict
   contains:
     fit:
-      description: V(all), V(some), V(none) or V(unknown).
+      description: Cards that can use the cache, V(all), V(some), V(none) or V(unknown).
       type: str
       sample: all
     reasons:
@@ -125,27 +125,27 @@ compatibility:
       elements: str
     cards:
       description:
-        - For each card its C(id), its C(verdict), the likelihood of a C(hit), and the C(reasons).
-        - C(factors) lists the facts that determine the likelihood, each with C(name), C(agrees) and C(message).
-          C(agrees) is null if one of the two compared values is unknown.
+        - The result for each card, with C(id), C(verdict), C(reasons), and the likelihood of a C(hit).
+        - C(factors) lists the values that determine the likelihood, each with C(name), C(agrees) and C(message).
+          C(agrees) is null if one of the compared values is unknown.
       type: list
       elements: dict
 reason:
   description:
-    - Reason why no signature is accepted, as one word from the guide to signer policies, for example V(NoSignatures),
-      V(IdentityMismatch) or V(NotCovered).
-    - If there are several failures, it is the one in the latest step of the verification.
+    - Reason why no signature is accepted, as an identifier that the guide to signer policies explains, for example
+      V(NoSignatures), V(IdentityMismatch) or V(NotCovered).
+    - If several signatures are rejected, the reason is that of the failure in the latest step of the verification.
   returned: if the image is rejected
   type: str
   sample: IdentityMismatch
 failures:
-  description: Reason for each signature that is not accepted.
+  description: Reason why each signature is not accepted.
   returned: if the image is rejected
   type: list
   elements: dict
   contains:
     reason:
-      description: The reason as one word.
+      description: The reason as an identifier.
       type: str
       sample: IdentityMismatch
     message:
@@ -153,11 +153,11 @@ failures:
       type: str
       sample: the certificate is for mallory@example.org
     source:
-      description: Location of the signature. It is empty if the failure applies to all signatures.
+      description: Location of the signature. The value is empty if the failure applies to all signatures.
       type: str
       sample: bundle sha256:…
     signer:
-      description: Signer of the policy. It is empty if the failure applies to all signers.
+      description: Signer in the policy. The value is empty if the failure applies to all signers.
       type: str
       sample: ci
 retryable:
@@ -181,7 +181,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     to_builtins,
 )
 
-# _registry reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _registry reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.kernelcache.compatibility.verdicts import judge
     from accelkit.kernelcache.formats.cache_image import read_cache_image

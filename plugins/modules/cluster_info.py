@@ -50,7 +50,7 @@ version:
   type: str
   sample: v1.34.4
 nodes:
-  description: The nodes, sorted by name.
+  description: List of the nodes, sorted by name.
   returned: success
   type: list
   elements: dict
@@ -60,11 +60,12 @@ nodes:
       type: str
       sample: worker-1
     address:
-      description: InternalIP of the node, otherwise its host name. It is empty if the node has neither.
+      description: >-
+        InternalIP of the node, otherwise its host name. The value is empty if the node has neither of these addresses.
       type: str
       sample: 192.0.2.21
     control_plane:
-      description: Whether the node has a label of the control plane.
+      description: Whether the node has a control-plane label.
       type: bool
       sample: false
 """
@@ -73,7 +74,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     import msgspec
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: driver_plan
-short_description: Plan the drivers of cards by the kernels of the nodes
+short_description: Plan the card drivers for the kernels of the nodes
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads the kernel of each node and the vendors of its cards, and plans one DaemonSet per kernel and vendor.
+  - Reads the kernel of each node and the vendors of its cards, and plans one DaemonSet for each combination of kernel
+    and vendor.
   - The module does not act on nodes that are cordoned or not ready. RV(problems) lists them.
-  - With O(state=recorded), it labels the nodes with their kernel, because these DaemonSets select nodes by this label.
-  - It returns the differences between the plan and the cluster, the nodes to upgrade, and the DaemonSets that are no
-    longer needed.
+  - With O(state=recorded), the module labels the nodes with their kernel, because the DaemonSets select nodes by this
+    label.
+  - The module returns the differences between the plan and the cluster, the nodes to upgrade, and the DaemonSets that
+    are no longer needed.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -34,15 +36,15 @@ options:
   state:
     description:
       - V(planned) changes nothing.
-      - V(recorded) writes the labels C(accelkit.io/driver-kernel) and C(accelkit.io/driver-vendor.VENDOR) to nodes that
-        do not have them, or that have those of another kernel.
-      - V(absent) removes these labels and the records of upgrades from all nodes. Cordons stay.
+      - V(recorded) adds the labels C(accelkit.io/driver-kernel) and C(accelkit.io/driver-vendor.VENDOR) to the nodes,
+        and updates labels for a previous kernel.
+      - V(absent) removes these labels and the records of upgrades from all nodes. It does not uncordon nodes.
     type: str
     choices: [planned, recorded, absent]
     default: planned
   vendors:
     description:
-      - Drivers by vendor, as in C(accelkit_driver_vendors). The page docs/how-to/drivers.md describes them.
+      - The drivers of each vendor, as in C(accelkit_driver_vendors). The format is described in docs/how-to/drivers.md.
     type: dict
     default: {}
   mode:
@@ -54,7 +56,7 @@ options:
     default: preinstalled
   prefix:
     description:
-      - Prefix of the names of the DaemonSets.
+      - Prefix for the names of the DaemonSets.
     type: str
     default: accelkit-driver
   namespace:
@@ -70,26 +72,27 @@ options:
     default: {}
   adopt:
     description:
-      - Whether to plan drivers also for nodes whose driver has another owner.
-      - It has no effect with O(mode=preinstalled), because accelkit then installs no driver and excludes no node.
+      - Whether to also plan drivers for nodes whose driver another operator manages.
+      - This option has no effect with O(mode=preinstalled), because accelkit then does not install drivers or exclude
+        nodes.
     type: bool
     default: false
   packages_kernel:
     description:
-      - Kernel of RV(packages).
-      - By default, it is the kernel that each node runs.
+      - Kernel for which RV(packages) is computed.
+      - By default, this is the kernel that each node runs.
     type: str
     default: ""
   packages_version:
     description:
-      - Version of the drivers in RV(packages).
-      - By default, it is the version in O(vendors).
+      - Driver version for which RV(packages) is computed.
+      - By default, this is the version in O(vendors).
     type: str
     default: ""
   look_for_images:
     description:
-      - Whether to check in the registries that the planned images exist.
-      - If V(false), the module assumes that all of them exist.
+      - Whether to check that the planned images exist in their registries.
+      - If V(false), the module assumes that all images exist.
     type: bool
     default: false
 """
@@ -114,12 +117,12 @@ sets:
   type: list
   elements: dict
 problems:
-  description: Errors and unknown facts, each with C(reason), C(message), C(nodes) and C(wrong).
+  description: Errors and unknown states, each with C(reason), C(message), C(nodes) and C(wrong).
   returned: success
   type: list
   elements: dict
 missing:
-  description: Names of the sets whose image does not exist in its registry.
+  description: Names of the DaemonSets whose image does not exist in its registry.
   returned: success
   type: list
   elements: str
@@ -131,17 +134,17 @@ builds:
   type: list
   elements: dict
 unknown:
-  description: Images whose registry did not report whether they exist.
+  description: Images for which the registry did not report whether they exist.
   returned: success
   type: list
   elements: str
 deletable:
-  description: DaemonSets that are in no plan, have no pods and need none.
+  description: DaemonSets that are not in the plan, and have no pods and no nodes to run on.
   returned: success
   type: list
   elements: str
 occupied:
-  description: DaemonSets that are in no plan, and still run on nodes.
+  description: DaemonSets that are not in the plan, but still run on nodes.
   returned: success
   type: list
   elements: str
@@ -151,17 +154,17 @@ outdated:
   type: list
   elements: dict
 packages:
-  description: With O(mode=package), the packages of the drivers of each node.
+  description: With O(mode=package), the driver packages for each node.
   returned: success
   type: dict
   sample: {worker-1: [nvidia-driver-550.54.14]}
 vendors:
-  description: Vendors of the cards of each node, without the nodes and vendors in RV(owned).
+  description: Vendors of the cards in each node, without the nodes and vendors in RV(owned).
   returned: success
   type: dict
   sample: {worker-1: [nvidia]}
 owned:
-  description: Other owners of the drivers of O(vendors), by node and vendor. It is empty with O(adopt=true).
+  description: Other owners of the drivers in O(vendors), by node and vendor. The value is empty with O(adopt=true).
   returned: success
   type: dict
   sample: {worker-2: {nvidia: NVIDIA's gpu-operator}}
@@ -188,7 +191,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     to_builtins,
 )
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import (
         clear_nodes,

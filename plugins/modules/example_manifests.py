@@ -9,13 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: example_manifests
-short_description: Generate the example manifests of GKM and deploy them
+short_description: Generate and deploy the example manifests of GKM
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Generates the manifests of one example of GKM, or of a predefined set of examples, with the names that GKM uses.
-  - Writes them to files, or applies them to a cluster in which GKM is installed. Deletes the files or the objects.
+  - Generates the manifests of a single GKM example or of a predefined set of examples, with the same names as in GKM.
+  - Writes the manifests to files, or applies them to a cluster in which GKM is installed. The module can also delete
+    the files or the objects.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -24,13 +25,13 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: For objects that already exist in the cluster, the module sends a dry run to the API server.
+    details: For existing objects, the module sends dry-run requests to the API server.
   diff_mode:
     support: full
 options:
   state:
     description:
-      - V(generated) writes the files, and V(absent) deletes them.
+      - V(generated) writes the files, and V(absent) deletes the files.
       - V(deployed) applies the objects.
       - V(undeployed) deletes the objects, and waits until they no longer exist.
     type: str
@@ -38,7 +39,7 @@ options:
     default: generated
   set:
     description:
-      - Predefined set of examples. V(kind) contains four examples, and each other set contains two.
+      - Predefined set of examples. V(kind) contains four examples, and each of the other sets contains two examples.
       - Mutually exclusive with O(access), O(scope), O(gpu) and O(cosign). If none of these options is set,
         O(state=absent) deletes the files of all examples.
     type: str
@@ -54,7 +55,7 @@ options:
     type: str
     choices: [namespace, ns, cluster, cl]
   gpu:
-    description: Vendor stack of the cards for which the cache was built.
+    description: Software stack of the cards for which the cache was built.
     type: str
     choices: [cuda, rocm]
   cosign:
@@ -64,43 +65,43 @@ options:
   environment:
     description:
       - V(kind) adds an init container that sets permissions, and a toleration.
-      - V(nfd) adds an affinity to nodes that Node Feature Discovery labelled, and a toleration.
+      - V(nfd) adds an affinity for nodes that Node Feature Discovery labelled, and a toleration.
     type: str
     choices: [none, kind, nfd]
     default: none
   output:
     description:
-      - Folder of the files.
+      - Folder for the files.
       - Required with O(state=generated) and O(state=absent). With O(state=deployed), the module also writes the files
         to this folder.
     type: path
   affinity:
     description:
-      - Path of a file with an affinity for the cache and the workloads, as YAML, as JSON or as a JSON patch.
+      - Path of a file that contains an affinity for the cache and the workloads, as YAML, JSON or a JSON patch.
       - The default is the value of E(CUSTOM_AFFINITY).
     type: path
   toleration:
     description:
-      - Path of a file with one or more tolerations for the cache and the workloads.
+      - Path of a file that contains one or more tolerations for the cache and the workloads.
       - The default is the value of E(CUSTOM_TOLERATION).
     type: path
   node_selector_1:
     description:
-      - Path of a file with the node selector of the first workload.
+      - Path of a file that contains the node selector of the first workload.
       - The default is the value of E(CUSTOM_NODE_SELECTOR_1).
     type: path
   node_selector_2:
     description:
-      - Path of a file with the node selector of the second workload.
+      - Path of a file that contains the node selector of the second workload.
       - The default is the value of E(CUSTOM_NODE_SELECTOR_2).
     type: path
   node_selector_3:
     description:
-      - Path of a file with the node selector of the third workload.
+      - Path of a file that contains the node selector of the third workload.
       - The default is the value of E(CUSTOM_NODE_SELECTOR_3).
     type: path
   timeout:
-    description: Limit in seconds for applying or deleting all objects.
+    description: Timeout for applying or deleting all objects, in seconds.
     type: float
     default: 180
 """
@@ -135,7 +136,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Paths of the written files, or with O(state=absent) of the deleted files.
+  description: Paths of the written files. With O(state=absent), paths of the deleted files.
   returned: success
   type: list
   elements: str
@@ -162,7 +163,7 @@ from pathlib import Path
 from ansible.module_utils.basic import env_fallback
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.errors import AccelkitError
     from accelkit.examples.custom import NO_CUSTOM, read_custom
@@ -219,7 +220,7 @@ def read_custom_files(given):
 
 
 def write_examples(made, folder, *, check):
-    """Write the files; return the paths of all files and the diffs of those that changed."""
+    """Write the files, and return the paths of all files and the diffs of the changed files."""
     paths, diffs = [], []
     for example, objects in made:
         path, text = folder / example.file_name, render(objects)
@@ -233,7 +234,7 @@ def write_examples(made, folder, *, check):
 
 
 def delete_examples(examples, folder, *, check):
-    """Delete the files; return the paths of those that existed and the diff of each."""
+    """Delete the files, and return the paths and diffs of the deleted files."""
     paths = find_example_files(folder, examples)
     diffs = [{"before": path.read_text("utf-8"), "after": "", "before_header": str(path)} for path in paths]
     if not check:
@@ -242,7 +243,7 @@ def delete_examples(examples, folder, *, check):
 
 
 def change_cluster(module, objects):
-    """Deploy or undeploy objects; return the change of each object and a diff."""
+    """Deploy or undeploy the objects, and return the change of each object and a diff."""
     act = deploy if module.params["state"] == "deployed" else undeploy
     seconds = module.params["timeout"]
     changes = call(module, lambda api: act(api, objects, seconds=seconds, dry_run=module.check_mode))

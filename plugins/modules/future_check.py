@@ -9,17 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: future_check
-short_description: Predict whether nodes work with another kernel, Kubernetes version or driver
+short_description: Check whether nodes will work with another kernel, Kubernetes version or driver
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns yes, no or unknown for each node, with the reason and the next action, before you change the node. If a fact
-    cannot be read, the answer is unknown and never yes.
-  - A node works with a kernel if the vendors of its cards have an image, a mapping or a package for the kernel.
-  - A node works with a version of Kubernetes if the version skew is allowed, no client uses an API that the version
-    removes, and the feature gates that the devices need exist and are enabled.
-  - A node works with a driver if the driver is available, and all kernel caches that load today also load with it.
+  - Returns yes, no or unknown for each node, with the reason and the next action. Run the module before you change the
+    node. If required information cannot be read, the answer is unknown.
+  - A node works with a kernel if an image, a mapping or a package for the kernel exists for each vendor of its cards.
+  - A node works with a Kubernetes version if the version skew is supported, and no client uses an API that this version
+    removes. In addition, the feature gates that the devices need must exist and be enabled.
+  - A node works with a driver if the driver is available, and all kernel caches that can currently be loaded can also
+    be loaded with this driver.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -36,7 +37,7 @@ attributes:
 options:
   kernel:
     description:
-      - Release of the kernel, in the format of C(uname -r).
+      - Kernel release, in the format of C(uname -r).
     type: str
     default: ""
   kubernetes:
@@ -51,13 +52,13 @@ options:
     default: ""
   vendor:
     description:
-      - Vendor of the version in O(driver).
-      - By default, the version is that of the drivers of all vendors.
+      - Vendor of the driver in O(driver).
+      - By default, the version in O(driver) applies to the drivers of all vendors.
     type: str
     default: ""
   vendors:
     description:
-      - Drivers by vendor, as in O(accelkit.kubernetes.driver_plan#module:vendors).
+      - The drivers of each vendor, as in O(accelkit.kubernetes.driver_plan#module:vendors).
     type: dict
     default: {}
   mode:
@@ -74,7 +75,8 @@ options:
     default: {}
   packages:
     description:
-      - By node, whether its package manager offers the packages of the driver. For a missing node, this is unknown.
+      - Whether the driver packages are available in the package manager of each node, by node name. For nodes that are
+        not in this dictionary, the result is unknown.
     type: dict
     default: {}
 """
@@ -90,18 +92,18 @@ EXAMPLES = r"""
 RETURN = r"""
 answers:
   description:
-    - The answers, each with C(node), C(aspect) (V(kernel), V(kubernetes) or V(driver)), C(works) (V(yes), V(no) or
+    - The results, each with C(node), C(aspect) (V(kernel), V(kubernetes) or V(driver)), C(works) (V(yes), V(no) or
       V(unknown)), C(reason), C(evidence) and C(next_action).
   returned: success
   type: list
   elements: dict
 refused:
-  description: Nodes for which at least one answer is no, sorted.
+  description: Sorted names of the nodes for which at least one answer is no.
   returned: success
   type: list
   elements: str
 unknown:
-  description: Nodes for which at least one answer is unknown and no answer is no, sorted.
+  description: Sorted names of the nodes for which at least one answer is unknown and no answer is no.
   returned: success
   type: list
   elements: str
@@ -116,7 +118,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._registry impo
     to_builtins,
 )
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import has_module_manager
     from accelkit.enablement.drivers.future.answers import FutureFacts, FutureVersions

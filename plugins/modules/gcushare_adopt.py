@@ -14,12 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Uninstalls the Helm releases of the charts of GCUShare. The module does not need Helm, and does not run hooks.
-  - Replaces the node label C(enflame.com/gcushare=true) by C(accelkit.io/share=true).
-  - Finds the unit of memory of the pods of GCUShare by C(memoryUnit) of the releases. Writes the unit to the nodes, so
-    that later runs find it too.
-  - The module does not change running pods. M(accelkit.kubernetes.scheduler_config) adopts the entry of GCUShare in the
-    configuration of kube-scheduler.
+  - Uninstalls the Helm releases of GCUShare's charts. The module does not require Helm, and does not run hooks.
+  - Replaces the node label C(enflame.com/gcushare=true) with C(accelkit.io/share=true).
+  - Reads the memory unit of GCUShare's pods from C(memoryUnit) in the releases. Records the unit on the nodes, so that
+    later runs can read it.
+  - The module does not change running pods. To adopt GCUShare's entry in the configuration of kube-scheduler, use
+    M(accelkit.kubernetes.scheduler_config).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -40,19 +40,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 releases:
-  description: The uninstalled Helm releases, as namespace and name.
+  description: The uninstalled Helm releases, as C(namespace/name).
   returned: success
   type: list
   elements: str
   sample: [kube-system/gcushare-device-plugin]
 nodes:
-  description: The nodes that GCUShare shared.
+  description: Names of the nodes whose cards GCUShare shared.
   returned: success
   type: list
   elements: str
   sample: [node-1]
 former_unit:
-  description: The unit of memory of the pods of GCUShare. It is empty if it was not found.
+  description: The memory unit of GCUShare's pods. The value is empty if the unit was not found.
   returned: success
   type: str
   sample: 0.1GiB
@@ -62,7 +62,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.adoption import adopt_gcushare
 

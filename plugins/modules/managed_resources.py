@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Writes the ConfigMap C(accelkit-managed-resources). A node agent offers a resource to pods only while this record
-    lists it.
-  - Run it after you have configured every kube-scheduler. If a kube-scheduler runs on a node that is not in
-    O(schedulers), the module adds no resource and returns the reason.
+  - Writes the ConfigMap C(accelkit-managed-resources). A node agent advertises a resource only while this record
+    contains the resource.
+  - Run the module after you have configured every kube-scheduler. If a kube-scheduler runs on a node that is not in
+    O(schedulers), the module does not add resources, and returns the reason.
   - The module detects a kube-scheduler only if it runs as a pod in C(kube-system).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -33,7 +33,7 @@ options:
   state:
     description:
       - V(present) writes the record.
-      - V(absent) deletes the record. Node agents then offer no resources to new pods.
+      - V(absent) deletes the record. Node agents then stop advertising resources.
     type: str
     choices: [present, absent]
     default: present
@@ -56,8 +56,8 @@ options:
     elements: str
   complete:
     description:
-      - Whether every known kube-scheduler was configured. With V(false), the module removes resources from the record
-        and adds none.
+      - Whether every known kube-scheduler was configured. With V(false), the module removes resources from the record,
+        but does not add resources.
     type: bool
     default: true
 """
@@ -67,7 +67,7 @@ EXAMPLES = r"""
   accelkit.kubernetes.managed_resources:
     schedulers: [control-plane-1, control-plane-2, control-plane-3]
 
-- name: Find resources that are recorded or offered but no longer wanted
+- name: Find resources that are recorded or advertised but no longer needed
   accelkit.kubernetes.managed_resources:
     resources: [accelkit.io/memory, accelkit.io/cards]
   check_mode: true
@@ -80,38 +80,38 @@ EXAMPLES = r"""
 
 RETURN = r"""
 resources:
-  description: The resources that the record lists now.
+  description: The resources in the record after the task.
   returned: success
   type: list
   elements: str
   sample: [accelkit.io/cards, accelkit.io/memory]
 recorded:
-  description: The resources that the record listed before. It is null if a readable record did not exist.
+  description: The resources in the record before the task. The value is null if no readable record existed.
   returned: success
   type: list
   elements: str
   sample: null
 offered:
-  description: The nodes that offer each resource through a node agent.
+  description: Names of the nodes on which a node agent advertises each resource, by resource.
   returned: success
   type: dict
   sample: {accelkit.io/memory: [node-1]}
 former:
-  description: Resources that are recorded or offered but not in O(resources).
+  description: Resources that are recorded or advertised but not in O(resources).
   returned: success
   type: list
   elements: str
   sample: []
 former_dialects:
-  description: Dialects whose pods request the resources in RV(former).
+  description: Dialects in which pods request the resources in RV(former).
   returned: success
   type: list
   elements: str
   sample: []
 problem:
   description: >-
-    The kube-scheduler that may not call the extender, so that the module adds no resource. It is empty if none is
-    known.
+    A kube-scheduler that may not call the extender, which is the reason why the module does not add resources. The
+    value is empty if no such kube-scheduler is known.
   returned: success
   type: str
   sample: ''
@@ -121,7 +121,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.managed_resources import delete_record, record_managed
 

@@ -14,11 +14,11 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Fails with the list of cards if the shares of pods exceed the capacity of a card, if a card has less free memory
-    than O(min_free), or if the accounting has another error.
-  - A finding counts if it lasts for O(wait_seconds). V(low_free) counts at once, and with O(allocations=false) all
-    findings count at once.
-  - Fails if a kubelet allocated other cards to a pod than those of its assignment, as the node agents report it.
+  - Fails with a list of cards if the shares of pods exceed the capacity of a card, if a card has less free memory than
+    O(min_free), or if the accounting contains another error.
+  - The module reports a finding only if it lasts for O(wait_seconds). It reports V(low_free) immediately. With
+    O(allocations=false), it reports all findings immediately.
+  - Fails if, according to the node agents, a kubelet allocated cards to a pod that differ from its assignment.
   - The module checks all cards before it fails.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -48,25 +48,27 @@ options:
     type: str
   allocations:
     description:
-      - Whether to compare the assignments of pods with the allocations of their kubelets.
+      - Whether to compare the assignments of pods with the allocations by their kubelets.
     type: bool
     default: true
   bypassing:
     description:
       - Whether to report pods that were bound without the extender since the start of the run that holds the Lease of
-        M(accelkit.kubernetes.run_lease), even if their cards are counted now. Pods that have ended are excluded.
+        M(accelkit.kubernetes.run_lease), even if the extender has accounted for their cards in the meantime. Pods that
+        have finished are excluded.
     type: bool
     default: false
   kinds:
     description:
-      - Kinds of findings and differences that count. The module ignores other kinds.
-      - By default, all kinds count.
+      - Kinds of findings and differences that cause a failure. The module ignores other kinds.
+      - By default, all kinds cause a failure.
     type: list
     elements: str
     default: []
   wait_seconds:
     description:
-      - Number of seconds for which a finding or difference must last, because changes in progress are not errors.
+      - Minimum duration of a reported finding or difference, in seconds. Shorter differences are treated as changes in
+        progress.
     type: float
     default: 10
   namespace:
@@ -92,7 +94,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 findings:
-  description: The errors, one entry per card and kind. It is empty if the module found none.
+  description: The errors, with one entry for each card and kind. The list is empty if there are no errors.
   returned: always
   type: list
   elements: dict
@@ -102,7 +104,7 @@ findings:
       type: str
       sample: node-1
     card:
-      description: Identity of the card. It is empty if the card is unknown.
+      description: Identity of the card. The value is empty if the card is unknown.
       type: str
       sample: sim-0
     kind:
@@ -112,29 +114,30 @@ findings:
       type: str
       sample: low_free
     message:
-      description: One sentence.
+      description: Description of the problem, as one sentence.
       type: str
       sample: card sim-0 of node-1 has 2 GiB free, less than 4 GiB
     pods:
-      description: Namespaces and names of the pods that hold a part of the card.
+      description: Namespaces and names of the pods that use a share of the card.
       type: list
       elements: str
       sample: [default/train]
     capacity_bytes:
-      description: Capacity of the card.
+      description: Capacity of the card, in bytes.
       type: int
       sample: 17179869184
     used_bytes:
-      description: Memory that pods hold.
+      description: Memory that is allocated to pods, in bytes.
       type: int
       sample: 15032385536
     free_bytes:
-      description: Free memory. It is negative if the shares exceed the capacity of the card.
+      description: Free memory in bytes. The value is negative if the shares exceed the capacity of the card.
       type: int
       sample: 2147483648
 differences:
   description: >-
-    Differences between the assignments of pods and the allocations of their kubelets. It is empty if they agree.
+    Differences between the assignments of pods and the allocations by their kubelets. The list is empty if there are no
+    differences.
   returned: if O(allocations=true) or O(bypassing=true)
   type: list
   elements: dict
@@ -144,11 +147,11 @@ differences:
       type: str
       sample: node-1
     card:
-      description: Identity of the card. It is empty if the difference concerns several cards.
+      description: Identity of the card. The value is empty if the difference concerns several cards.
       type: str
       sample: sim-0
     pod:
-      description: Namespace and name of the pod. It is empty if the difference concerns no pod.
+      description: Namespace and name of the pod. The value is empty if the difference does not concern a pod.
       type: str
       sample: default/train
     kind:
@@ -159,17 +162,17 @@ differences:
       type: str
       sample: kubelet_differs
     message:
-      description: One sentence.
+      description: Description of the problem, as one sentence.
       type: str
       sample: pod default/train [main] is assigned 4 GiB of sim-0, but its kubelet allocated 4 devices of sim-1
 notes:
-  description: Comparisons that the module could not make, with the reason.
+  description: Comparisons that the module could not perform, with the reasons.
   returned: if O(allocations=true)
   type: list
   elements: str
   sample: ["processes on the cards of node-1 were not looked at"]
 totals:
-  description: Sums over the checked cards.
+  description: Totals for the checked cards.
   returned: always
   type: dict
   sample: {cards: 8, capacity_bytes: 137438953472, used_bytes: 8589934592, free_bytes: 128849018880}
@@ -182,7 +185,7 @@ from ansible_collections.accelkit.kubernetes.plugins.module_utils._inspection im
     compared,
 )
 
-# The message lists the pods of findings of these kinds.
+# For findings of these kinds, the message lists the pods.
 NAMED = ("over_capacity", "shared_whole_card")
 NEXT_STEPS = {
     "over_capacity": (

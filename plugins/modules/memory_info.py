@@ -14,9 +14,9 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads nodes and pods from the API server. Returns capacity, use and the shares of containers for each card of each
-    node.
-  - The module returns the same data as C(accelkit inspect). It does not need a running extender.
+  - Reads nodes and pods from the API server. For each card of each node, returns the capacity, the used memory and the
+    shares of containers.
+  - The module returns the same data as C(accelkit inspect). The extender does not need to run.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -63,15 +63,15 @@ inspection:
   type: dict
   contains:
     version:
-      description: Version of this structure.
+      description: Version of the format.
       type: int
       sample: 1
     unit_bytes:
-      description: Bytes of one unit of C(accelkit.io/memory). It is null if no node is shared.
+      description: Size of one unit of C(accelkit.io/memory), in bytes. The value is null if no node is shared.
       type: int
       sample: 1073741824
     nodes:
-      description: One entry per node.
+      description: The nodes, with one entry for each node.
       type: list
       elements: dict
       contains:
@@ -80,7 +80,7 @@ inspection:
           type: str
           sample: node-1
         state:
-          description: V(shared), V(unknown) if the inventory of the node cannot be used, or V(none).
+          description: State of the node, V(shared), V(none), or V(unknown) if the inventory of the node cannot be used.
           type: str
           sample: shared
         problem:
@@ -88,18 +88,18 @@ inspection:
           type: str
           sample: ''
         cards:
-          description: Cards of the node, each with identity, model, amounts in bytes, health and shares.
+          description: Cards in the node, each with its identity, model, amounts in bytes, health and shares.
           type: list
           elements: dict
         unassigned:
-          description: Pods that hold cards of the node, without an assignment that identifies the cards.
+          description: Pods that use cards in the node, but have no assignment that identifies the cards.
           type: list
           elements: dict
         totals:
-          description: Sums over the cards of the node.
+          description: Totals for the cards in the node.
           type: dict
     totals:
-      description: Sums over all returned cards.
+      description: Totals for all returned cards.
       type: dict
       sample: {cards: 8, capacity_bytes: 137438953472, used_bytes: 8589934592, free_bytes: 128849018880}
 """

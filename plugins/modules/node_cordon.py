@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Records in the annotation C(accelkit.io/driver-upgrade) the progress of the upgrade, and whether the upgrade
-    cordoned the node. So an interrupted run continues in the phase that it had reached.
-  - A node that another user or controller cordoned stays cordoned.
-  - The module writes the cordon and the record in one request, and removes them in one request.
+  - Records the progress of the upgrade, and whether the upgrade cordoned the node, in the annotation
+    C(accelkit.io/driver-upgrade). Therefore, an interrupted upgrade can continue from the recorded phase.
+  - The module does not uncordon a node that another user or controller cordoned.
+  - The module sets the cordon and the record in a single request, and removes both in a single request.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -31,9 +31,9 @@ attributes:
 options:
   state:
     description:
-      - V(cordoned) starts the upgrade, or continues an interrupted one. RV(phase) returns its phase.
-      - V(advanced) continues with O(phase). It fails if the node was uncordoned in the meantime.
-      - V(released) ends the upgrade. It uncordons the node, unless another user or controller cordoned it.
+      - V(cordoned) starts an upgrade, or continues an interrupted upgrade. RV(phase) contains the phase of the upgrade.
+      - V(advanced) starts the phase in O(phase). It fails if the node was uncordoned in the meantime.
+      - V(released) finishes the upgrade. It uncordons the node, unless another user or controller cordoned the node.
     type: str
     choices: [cordoned, advanced, released]
     required: true
@@ -44,13 +44,13 @@ options:
     required: true
   target:
     description:
-      - With O(state=cordoned), the version to which the node is upgraded.
-      - An interrupted upgrade to another version starts from the first phase.
+      - With O(state=cordoned), the version to upgrade to.
+      - If an interrupted upgrade had another target version, the upgrade starts from the first phase.
     type: str
     default: ""
   phase:
     description:
-      - With O(state=advanced), the phase that starts.
+      - With O(state=advanced), the phase to start.
     type: str
     choices: [upgrade, validate]
   began_at:
@@ -59,13 +59,13 @@ options:
     type: float
   failure:
     description:
-      - With O(state=released), the reason why the upgrade failed. It is empty if the upgrade succeeded.
-      - The reason stays on the node until its next upgrade starts.
+      - With O(state=released), the reason why the upgrade failed. Leave it empty if the upgrade succeeded.
+      - The reason is recorded on the node until the next upgrade of the node starts.
     type: str
     default: ""
   keep_cordoned:
     description:
-      - With O(state=released), whether a node whose upgrade failed stays cordoned until its next upgrade ends.
+      - With O(state=released), whether a node remains cordoned after a failed upgrade, until its next upgrade finishes.
     type: bool
     default: false
 """
@@ -78,7 +78,7 @@ EXAMPLES = r"""
     target: 550.54.14
   register: upgrade
 
-- name: End the upgrade and uncordon the node
+- name: Finish the upgrade and uncordon the node
   accelkit.kubernetes.node_cordon:
     state: released
     name: worker-1
@@ -87,7 +87,8 @@ EXAMPLES = r"""
 RETURN = r"""
 phase:
   description: >-
-    The current phase, V(drain), V(upgrade), V(validate) or V(failed). It is empty if the node has no upgrade.
+    The current phase, V(drain), V(upgrade), V(validate) or V(failed). The value is empty if no upgrade is in progress
+    on the node.
   returned: success
   type: str
   sample: drain
@@ -96,7 +97,8 @@ ours:
   returned: success
   type: bool
 began_at:
-  description: Start of the upgrade in Unix seconds, or 0 if the node has no upgrade.
+  description: >-
+    Start time of the upgrade, as a Unix timestamp in seconds. The value is 0 if no upgrade is in progress on the node.
   returned: success
   type: float
 """
@@ -106,7 +108,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.drivers.upgrading.cordon import take_step
     from accelkit.enablement.drivers.upgrading.record import Phase, UpgradeRecord, advance, begin, end

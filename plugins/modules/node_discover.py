@@ -14,14 +14,15 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Runs C(accelkit discover) in a pod on each node without the label C(accelkit.io/share). The pod finds the cards of
+  - Runs C(accelkit discover) in a pod on each node without the label C(accelkit.io/share). The pod detects the cards in
     the node, and the requirements for sharing them that the node does not meet.
-  - Examines nodes with the label C(accelkit.io/share=true) until their node agent has published their cards. The module
-    warns of unmet requirements of these nodes.
-  - On nodes with cards, runs a second pod with the access to the driver that node agents have, if O(driver_root),
-    O(runtime_class), O(cdi_devices) or O(privileged) is set.
-  - The pods can read the devices of the node and have no access to the API server. The module deletes them.
-  - In check mode, the module starts no pod and finds no node.
+  - Also examines nodes with the label C(accelkit.io/share=true) whose node agent has not published their cards yet. The
+    module warns about unmet requirements on these nodes.
+  - If O(driver_root), O(runtime_class), O(cdi_devices) or O(privileged) is set, runs a second pod on nodes with cards.
+    This pod has the same access to the driver as node agents.
+  - The pods can read the devices of the node, but have no access to the API server. The module deletes the pods after
+    use.
+  - In check mode, the module does not start pods, and returns no nodes.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -44,8 +45,8 @@ options:
     default: []
   leave_out:
     description:
-      - Names of the nodes to exclude because they have another owner, as M(accelkit.kubernetes.node_owners) returns
-        them.
+      - Names of the nodes to exclude because they have another owner, as returned by
+        M(accelkit.kubernetes.node_owners).
     type: list
     elements: str
     default: []
@@ -61,12 +62,12 @@ options:
     default: /
   runtime_class:
     description:
-      - RuntimeClass of the second pods, as for node agents. An empty value sets none.
+      - RuntimeClass of the second pods, as for node agents. If empty, no RuntimeClass is set.
     type: str
     default: ""
   cdi_devices:
     description:
-      - CDI names of the devices that the second pods get, as for node agents.
+      - CDI names of the devices for the second pods, as for node agents.
     type: list
     elements: str
     default: []
@@ -82,18 +83,18 @@ options:
     default: accelkit
   image:
     description:
-      - Image of accelkit.
+      - The accelkit image.
     type: str
     required: true
   image_pull_secrets:
     description:
-      - Names of Secrets for the registry.
+      - Names of Secrets that contain credentials for the registry.
     type: list
     elements: str
     default: []
   timeout:
     description:
-      - Limit for each pod in seconds.
+      - Timeout for each pod, in seconds.
     type: int
     default: 120
 """
@@ -107,26 +108,26 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: The nodes with cards, sorted.
+  description: Sorted names of the nodes with cards.
   returned: success
   type: list
   elements: str
   sample: [worker-1]
 looked_at:
-  description: The nodes that were examined, sorted.
+  description: Sorted names of the examined nodes.
   returned: success
   type: list
   elements: str
   sample: [worker-1, worker-2]
 missing:
   description: >-
-    Unmet requirements for sharing the cards, by node. It contains only nodes without the label
+    Unmet requirements for sharing the cards, by node name. The dictionary contains only nodes without the label
     C(accelkit.io/share=true).
   returned: success
   type: dict
   sample: {worker-2: ['card 0000:01:00.0 (nvidia) is without a driver, but requires nvidia']}
 problems:
-  description: By node, the reason why its cards are unknown.
+  description: Reason why the cards of each node are unknown, by node name.
   returned: success
   type: dict
   sample: {}
@@ -136,7 +137,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.node_discovery import DiscoveryPod, DriverReach, Findings, find_cards
     from accelkit.install.shared_nodes import list_unexamined
@@ -146,7 +147,8 @@ def main():
     module = api_module(
         namespace={"type": "str", "default": "accelkit"},
         image={"type": "str", "required": True},
-        # The option contains names of Secrets. Ansible would treat them as secrets without no_log.
+        # The option contains only names of Secrets. If no_log were not set, Ansible would warn that it may contain
+        # secrets.
         image_pull_secrets={"type": "list", "elements": "str", "default": [], "no_log": False},
         nodes={"type": "list", "elements": "str", "default": []},
         leave_out={"type": "list", "elements": "str", "default": []},
@@ -160,7 +162,7 @@ def main():
     labelled, found = call(module, lambda api: _discover(api, module))
     for node, problem in sorted(found.problems.items()):
         module.warn(f"the cards of node {node} are unknown: {problem}")
-    # An administrator decided about labelled nodes, so their unmet requirements are warnings.
+    # An administrator decided to share these nodes, so unmet requirements cause only warnings.
     for node in sorted(found.counts):
         lacking = found.missing.get(node, []) if labelled[node] else []
         if warnings := [*lacking, *found.library_problems.get(node, [])]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_drain
-short_description: Evict the pods of a node that use its cards
+short_description: Evict the pods that use the cards of a node
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Evicts the pods that use cards of one vendor through the eviction API, and waits until they have ended. Pods of
-    lower priority are evicted first. Other pods stay.
+  - Evicts the pods that use cards of one vendor through the eviction API, and waits until they have terminated. Pods
+    with a lower priority are evicted first. Other pods are not evicted.
   - M(kubernetes.core.k8s_drain) does not consider cards or priorities, and stops at the first eviction that a
     PodDisruptionBudget forbids. This module retries such an eviction until O(timeout).
-  - Pods of DaemonSets and static pods stay, because they would be created again at once.
-  - Cordon the node first with M(accelkit.kubernetes.node_cordon).
+  - Pods of DaemonSets and static pods are not evicted, because they would be created again immediately.
+  - Cordon the node with M(accelkit.kubernetes.node_cordon) before you use this module.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -39,12 +39,12 @@ options:
   vendor:
     description:
       - Vendor of the cards. By default, the module evicts the pods that use cards of any vendor.
-      - The module also evicts a pod if the vendor of its cards is unknown.
+      - The module also evicts pods if the vendor of their cards is unknown.
     type: str
     default: ""
   timeout:
     description:
-      - Limit of the drain in seconds.
+      - Timeout for the drain, in seconds.
     type: int
     default: 300
 """
@@ -60,12 +60,13 @@ EXAMPLES = r"""
 RETURN = r"""
 evicted:
   description: >-
-    The evicted pods as C(namespace/name) in the order of eviction, or in check mode the pods that would be evicted.
+    The evicted pods, as C(namespace/name) in the order of their eviction. In check mode, the pods that would be
+    evicted.
   returned: success
   type: list
   elements: str
 staying:
-  description: Pods that use these cards and were not evicted, because they would be created again at once.
+  description: Pods that use these cards but were not evicted, because they would be created again immediately.
   returned: success
   type: list
   elements: str
@@ -75,7 +76,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.drivers.upgrading.drain import drain_cards
 

@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Deletes the driver pods of one node whose image is not in O(images), because their DaemonSets do not replace them.
-    Waits until the new pods are ready.
-  - Then waits until the node agent reports the version of the driver for all cards, no card is unhealthy, and the stage
-    C(driver-check) has not failed since O(began_at).
+  - Deletes the driver pods on one node whose image is not in O(images), because their DaemonSets do not replace these
+    pods. Waits until the new pods are ready.
+  - Then waits until the node agent reports the required driver version for all cards, no card is unhealthy, and the
+    stage C(driver-check) has not failed since O(began_at).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -36,7 +36,7 @@ options:
     required: true
   versions:
     description:
-      - Required versions by vendor. An empty value accepts any version.
+      - Required driver version for each vendor. An empty value accepts any version.
     type: dict
     default: {}
   images:
@@ -52,12 +52,12 @@ options:
     default: accelkit
   began_at:
     description:
-      - The value of RV(accelkit.kubernetes.node_cordon#module:began_at) of the upgrade.
+      - Start time of the upgrade, as returned in RV(accelkit.kubernetes.node_cordon#module:began_at).
     type: float
     default: 0.0
   timeout:
     description:
-      - Limit of the wait in seconds.
+      - Maximum time to wait, in seconds.
     type: int
     default: 1800
 """
@@ -72,7 +72,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deleted:
-  description: The deleted pods, or in check mode the pods that would be deleted.
+  description: The deleted pods. In check mode, the pods that would be deleted.
   returned: success
   type: list
   elements: str
@@ -82,7 +82,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.drivers.cluster import COMPONENT
     from accelkit.enablement.drivers.upgrading.replacing import DriverPods, wait_for_driver

@@ -15,8 +15,8 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Imports an image archive into the container runtime of a node, for clusters without a registry.
-  - Deletes other images of the same repository. Containers that use these images continue to run.
-  - The node needs a POSIX shell and its container runtime (containerd, k3s, Docker or Podman). It does not need Python.
+  - Deletes other images in the same repository. Containers that use these images continue to run.
+  - The node requires a POSIX shell and a container runtime (containerd, k3s, Docker or Podman), but not Python.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
@@ -39,10 +39,11 @@ options:
     required: true
   tag:
     description: >-
-      Tag of the image. The tag must identify the content, because the module does not import an existing tag again.
+      Tag of the image. The tag must be unique for the content, because the module does not import an existing tag
+      again.
     type: str
   archive:
-    description: Path on the controller of an archive from C(docker save).
+    description: Path on the controller to an archive that C(docker save) created.
     type: path
 """
 
@@ -61,12 +62,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reference:
-  description: Name of the image for pods on this node. It contains the digest if the runtime keeps one.
+  description: Image reference for pods on this node. It contains the digest if the container runtime stores the digest.
   returned: success
   type: str
   sample: accelkit.io/accelkit@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 removed:
-  description: The deleted image names.
+  description: Names of the deleted images.
   returned: success
   type: list
   elements: str

@@ -14,12 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Finds nodes whose cards have another owner, for example NVIDIA's gpu-operator, Kernel Module Management, HAMi, a
-    device plugin of the vendor or a DRA driver.
+  - Finds nodes whose cards have another owner, for example NVIDIA's gpu-operator, Kernel Module Management, HAMi, the
+    vendor's device plugin or a DRA driver.
   - The module reads the labels, annotations and status of the nodes, ResourceSlices and DaemonSets.
-  - It leaves nodes with another owner unchanged and warns of them, unless O(adopt=true).
-  - It fails if another owner offers the cards of a node that accelkit shares or must adopt, and if a node of O(nodes)
-    has another owner.
+  - Unless O(adopt=true), it warns about nodes with another owner, and returns them so that they can be excluded.
+  - It fails if another owner advertises the cards of a node that accelkit shares or must adopt, or if a node in
+    O(nodes) has another owner.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -42,12 +42,13 @@ options:
     default: []
   adopt:
     description:
-      - Whether to adopt nodes whose owners offer no cards now, for example nodes whose driver an operator loads.
+      - Whether to adopt nodes whose owners do not currently advertise cards, for example nodes whose driver an operator
+        loads.
     type: bool
     default: false
   coexisting:
     description:
-      - Names of nodes that are shared regardless of the resources that other owners offer there, as in
+      - Names of nodes that are shared regardless of the resources that other owners advertise on them, as in
         O(accelkit.kubernetes.node_share#module:coexisting).
     type: list
     elements: str
@@ -59,8 +60,8 @@ options:
     default: native
   dialects:
     description:
-      - Dialects whose pods the extender counts. An owner that offers cards as resources of one of them is not a
-        conflict.
+      - Dialects that are enabled in the extender. An owner that advertises cards as resources of one of these dialects
+        is not a conflict.
     type: list
     elements: str
     default: []
@@ -69,7 +70,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Find the nodes that are left to their owners
+- name: Find the nodes with other owners
   accelkit.kubernetes.node_owners:
     kubeconfig: ~/.kube/config
   register: owned
@@ -81,13 +82,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 left_alone:
-  description: Nodes that are left to their owners, sorted.
+  description: Sorted names of the nodes to exclude, because they have another owner.
   returned: always
   type: list
   elements: str
   sample: [node-3]
 judgements:
-  description: The decision about each node that has another owner, or traces of a former owner.
+  description: The decision about each node that has another owner, or metadata of a previous owner, by node name.
   returned: always
   type: dict
   sample:
@@ -97,7 +98,7 @@ judgements:
       evidence: "NVIDIA's gpu-operator holds the cards for vendor nvidia (nvidia.com/gpu: 8)"
       next_action: leave it as it is; or let its owner stop giving the cards
 notes:
-  description: Objects that could not be read, so that the list of owners can be incomplete.
+  description: Objects that could not be read. If the list is not empty, the list of owners may be incomplete.
   returned: always
   type: list
   elements: str
@@ -108,7 +109,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.ownership.fate import Fate
     from accelkit.enablement.ownership.survey import survey_owners
@@ -166,7 +167,7 @@ def _describe(judgement):
 async def _survey(api, given):
     served = load_served_dialect(given["dialect"])
     counted = {name for each in load_dialects(given["dialects"]) for name in each.resources.requestable}
-    # A resource that accelkit's agents serve belongs to another plugin until the node advertises it as accelkit's.
+    # Until the node is shared by accelkit, a resource that accelkit's agents can serve belongs to another plugin.
     return await survey_owners(
         api,
         nodes=given["nodes"],

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_partition
-short_description: Partition nodes by taints, roles and pools
+short_description: Set taints, roles and pools of nodes with cards
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Adds taints to nodes, with the names of extended resources as keys and the effect V(NoSchedule), and the labels
-    C(accelkit.io/role) and C(accelkit.io/pool).
-  - Removes the taints and labels that an earlier run added and that are no longer desired.
+  - Adds taints to nodes, with the names of extended resources as keys and the effect V(NoSchedule). Also adds the
+    labels C(accelkit.io/role) and C(accelkit.io/pool).
+  - Removes taints and labels that an earlier run added and that are no longer configured.
   - Each request that changes a node also records the change in the annotation C(accelkit.io/partitioning). The module
     removes only recorded labels and taints.
-  - It never overwrites a label or taint of another user or controller. If such a label has another value, the module
-    fails before it changes any node.
+  - The module does not overwrite labels or taints that other users or controllers set. If such a label has a different
+    value, the module fails before it changes any node.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -34,37 +34,37 @@ attributes:
 options:
   state:
     description:
-      - V(present) applies the desired labels and taints.
+      - V(present) applies the configured labels and taints.
       - V(absent) removes all labels and taints that the module added.
     type: str
     choices: [present, absent]
     default: present
   taints:
     description:
-      - Extended resources whose names become the keys of taints.
+      - Extended resources whose names are the keys of the taints.
     type: list
     elements: str
     default: []
   tainted:
     description:
-      - Names of the nodes that get these taints.
-      - By default, all nodes whose cards are shared get them.
+      - Names of the nodes to taint.
+      - By default, the module taints all nodes whose cards are shared.
     type: list
     elements: str
     default: []
   roles:
     description:
-      - Names of nodes by role, which is the value of C(accelkit.io/role).
+      - Names of the nodes with each role. The role is the value of C(accelkit.io/role).
     type: dict
     default: {}
   pools:
     description:
-      - Names of nodes by pool, which is the value of C(accelkit.io/pool).
+      - Names of the nodes in each pool. The name of the pool is the value of C(accelkit.io/pool).
     type: dict
     default: {}
   own_pods:
     description:
-      - Pods that must still fit on at least one node. If the taints exclude them from all nodes, the module fails
+      - Pods that must be able to run on at least one node. If the taints exclude them from all nodes, the module fails
         before it changes any node.
     type: list
     elements: dict
@@ -72,12 +72,12 @@ options:
     suboptions:
       name:
         description:
-          - Name of the pods in messages.
+          - Name that messages use for the pods.
         type: str
         required: true
       setting:
         description:
-          - The variable that contains their tolerations.
+          - Name of the variable that contains the tolerations of the pods.
         type: str
         required: true
       spec:
@@ -97,14 +97,14 @@ EXAMPLES = r"""
       training: [node-1, node-2]
       inference: [node-3]
 
-- name: Remove all labels and taints of the partition
+- name: Remove all labels and taints that the module added
   accelkit.kubernetes.node_partition:
     state: absent
 """
 
 RETURN = r"""
 tainted:
-  description: Nodes that have the taints, sorted.
+  description: Sorted names of the nodes that have the taints.
   returned: success
   type: list
   elements: str
@@ -125,7 +125,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.partitioning.applying import Partition, apply_partition, remove_partition
     from accelkit.enablement.partitioning.room import read_own_pods

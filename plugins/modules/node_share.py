@@ -14,13 +14,14 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Sets the label C(accelkit.io/share=true) on any number of nodes.
-  - With O(state=absent), removes accelkit's metadata from nodes. These are the label, the annotation
-    C(accelkit.io/inventory), and the advertised resources in capacity and allocatable of the node. The resources are
-    C(accelkit.io/memory) and C(accelkit.io/cards), or those of the dialects of the agents.
-  - A label C(accelkit.io/share=false) belongs to a user and stays.
-  - When a device plugin stops, a kubelet only sets its resources to 0. So with O(state=absent), the module waits for
-    the zeros, deletes the keys from the status of the node, and checks that they do not return.
+  - Sets the label C(accelkit.io/share=true) on nodes.
+  - With O(state=absent), removes accelkit's metadata from nodes. The metadata consists of the label, the annotation
+    C(accelkit.io/inventory), and the advertised resources in the capacity and allocatable of the node. The resources
+    are C(accelkit.io/memory) and C(accelkit.io/cards), or the resources of the agents' dialects.
+  - The module does not remove the label C(accelkit.io/share=false), because a user set it.
+  - When a device plugin stops, the kubelet only sets the plugin's resources to 0. Therefore, with O(state=absent), the
+    module waits until the values are 0, deletes the resources from the status of the node, and checks that they do not
+    reappear.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -35,10 +36,11 @@ options:
   state:
     description:
       - V(present) labels the nodes.
-      - V(withdrawn) removes the label from all nodes, so that the node agents stop there, and waits until no kubelet
-        offers their resources to new pods. Use it before you remove other components, because a pod that is placed
-        without the extender fails on its node. The module warns if a kubelet exceeds O(grace_seconds).
-      - V(absent) removes accelkit's metadata from the nodes. Remove the node agent before this step, or at the same
+      - V(withdrawn) removes the label from all nodes, so that the node agents stop, and waits until no kubelet
+        advertises their resources. Use this state before you remove other components, because a pod that is placed
+        without the extender fails on its node. The module warns if a kubelet still advertises resources after
+        O(grace_seconds).
+      - V(absent) removes accelkit's metadata from the nodes. Remove the node agent before this step or at the same
         time.
     type: str
     choices: [present, withdrawn, absent]
@@ -47,78 +49,78 @@ options:
     description:
       - Names of the nodes. All of them must exist.
       - By default, O(state=present) selects all nodes with cards. These are nodes with an inventory, and nodes that
-        Node Feature Discovery or the tools of the vendor labelled as nodes with cards. It excludes nodes with the label
-        C(accelkit.io/share=false).
-      - By default, O(state=absent) selects all nodes with any of accelkit's metadata.
+        Node Feature Discovery or the vendor's tools labelled as nodes with cards. Nodes with the label
+        C(accelkit.io/share=false) are excluded.
+      - By default, O(state=absent) selects all nodes that have metadata of accelkit.
     type: list
     elements: str
     default: []
   exclusive:
     description:
       - With O(state=present) and O(nodes), removes the label C(accelkit.io/share=true) from all other nodes.
-      - Use O(state=absent) to remove the other metadata of these nodes after their agents have stopped.
+      - To remove the other metadata from these nodes after their agents have stopped, use O(state=absent).
     type: bool
     default: false
   keep:
     description:
-      - With O(state=absent), names of nodes that stay shared. The module removes only the metadata of a former dialect
-        from them.
+      - With O(state=absent), names of nodes that remain shared. From these nodes, the module removes only the metadata
+        of previous dialects.
     type: list
     elements: str
     default: []
   wait_seconds:
     description:
-      - With O(state=present), the limit in seconds of the wait until each node has an inventory and offers both
-        resources. With V(0), the module does not wait.
-      - In check mode, it waits only if no node would change.
+      - With O(state=present), the maximum time to wait until each node has an inventory and advertises both resources,
+        in seconds. With V(0), the module does not wait.
+      - In check mode, the module waits only if it would not change any node.
     type: int
     default: 0
   unit:
     description:
-      - With O(wait_seconds), the cluster's unit of memory, as in O(accelkit.kubernetes.unit_check#module:unit).
-      - The module waits for agents that have another unit. If an agent reports that it cannot use the unit, the module
-        fails with the reason of the agent.
+      - With O(wait_seconds), the memory unit of the cluster, as in O(accelkit.kubernetes.unit_check#module:unit).
+      - The module waits until all agents use this unit. If an agent reports that it cannot use the unit, the module
+        fails with the reason that the agent reported.
     type: str
   dialect:
     description:
-      - Dialect whose resources the node agents serve, for example V(native), V(gcushare), V(aliyun), V(kubegpu), or the
-        dialect of a plug-in.
-      - Nodes without the label of the other system also get this label. The module removes it together with accelkit's
-        metadata.
+      - Dialect whose resources the node agents serve, for example V(native), V(gcushare), V(aliyun), V(kubegpu), or a
+        dialect from a plug-in.
+      - If the dialect comes from another system, the module also adds the label of this system to nodes that do not
+        have it. It removes this label together with accelkit's metadata.
     type: str
     default: native
   dialects:
     description:
-      - With O(state=present), dialects whose pods the extender counts. A device plugin that offers cards as resources
-        of one of them is not a conflict.
+      - With O(state=present), dialects that are enabled in the extender. A device plugin that advertises cards as
+        resources of one of these dialects is not a conflict.
     type: list
     elements: str
     default: []
   coexisting:
     description:
-      - With O(state=present), names of nodes that are shared although another device plugin offers their cards, for
-        example as C(nvidia.com/gpu). On other nodes, the module fails, because one card could be allocated twice.
+      - With O(state=present), names of nodes that are shared although another device plugin advertises their cards, for
+        example as C(nvidia.com/gpu). For other nodes, the module fails, because the same card could be allocated twice.
     type: list
     elements: str
     default: []
   leave_out:
     description:
-      - With O(state=present), names of nodes to exclude because they have another owner, as
-        M(accelkit.kubernetes.node_owners) returns them.
+      - With O(state=present), names of nodes to exclude because they have another owner, as returned by
+        M(accelkit.kubernetes.node_owners).
     type: list
     elements: str
     default: []
   grace_seconds:
     description:
-      - With O(state=absent), the limit in seconds of the wait until the kubelets have set the resources to 0. A kubelet
+      - With O(state=absent), the maximum time to wait for the kubelets to set the resources to 0, in seconds. A kubelet
         does this five minutes after the device plugin stops.
-      - With O(state=withdrawn), the limit in seconds of the wait until the kubelets offer no resources. This takes a
-        few seconds.
+      - With O(state=withdrawn), the maximum time to wait until the kubelets no longer advertise resources, in seconds.
+        This takes a few seconds.
     type: int
     default: 420
   confirm_seconds:
     description:
-      - With O(state=absent), the number of seconds for which the module checks that no resource returns. Kubelets
+      - With O(state=absent), the time for which the module checks that no resource reappears, in seconds. Kubelets
         report their status every ten seconds.
     type: int
     default: 15
@@ -145,21 +147,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: The selected nodes, sorted.
+  description: Sorted names of the selected nodes.
   returned: success
   type: list
   elements: str
   sample: [node-1, node-2]
 library_problems:
   description:
-    - With O(wait_seconds), libraries of vendors that are missing or do not work, by node, with the reason.
-    - Data from these libraries is missing for these nodes, for example errors of cards, or the memory of models that
-      are not in a table. The module warns of it and does not fail.
+    - With O(wait_seconds), vendor libraries that are missing or do not work, with the reason, by node name.
+    - For these nodes, data from the libraries is missing, for example card errors, or the memory of models that are not
+      in a table. The module warns about these libraries, but does not fail.
   returned: success
   type: dict
   sample: {node-1: ['library libefml.so of enflame is missing: it is in none of the host''s library folders']}
 before:
-  description: Labels, annotations, capacity and allocatable of accelkit on each changed node before the change.
+  description: accelkit's labels, annotations, capacity and allocatable on each changed node before the change.
   returned: success
   type: dict
   sample: {node-1: {}}
@@ -174,7 +176,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.errors import ServiceError
     from accelkit.install.shared_nodes import SharingResult, share, unshare, withdraw

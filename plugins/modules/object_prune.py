@@ -9,18 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: object_prune
-short_description: Delete objects of an installation that are no longer needed
+short_description: Delete objects that an installation no longer needs
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Finds objects by their labels C(app.kubernetes.io/part-of=accelkit) and C(app.kubernetes.io/managed-by=ansible),
-    regardless of the variables of the run that created them. Deletes objects that are not in O(keep), and waits until
+    independent of the variables of the run that created them. Deletes objects that are not in O(keep), and waits until
     they no longer exist.
-  - The module searches C(kube-system), the namespaces of O(keep) and O(namespaces), and the namespaces whose
-    ServiceAccounts have rights by ClusterRoleBindings with these labels. It ignores other namespaces, because their
-    users can write the same labels.
-  - With a Deployment, the module also deletes the Lease by which its replicas elected their leader.
+  - The module searches C(kube-system), the namespaces of the objects in O(keep), the namespaces in O(namespaces), and
+    the namespaces whose ServiceAccounts are subjects of ClusterRoleBindings with these labels. It ignores other
+    namespaces, because their users can set the same labels.
+  - With a Deployment, the module also deletes the Lease that its replicas use for leader election.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -31,29 +31,30 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: The diff contains names, and never contents.
+    details: The diff contains only names of objects, not their content.
 options:
   component:
     description:
       - Value of the label C(app.kubernetes.io/component) of the objects to delete.
-      - By default, the module selects all objects of the installation, and the namespaces that it created.
+      - By default, the module selects all objects of the installation, including the namespaces that the installation
+        created.
     type: str
     default: ""
   keep:
     description:
-      - The objects to keep, as they are applied. The module reads only C(kind) and C(metadata) of each object.
+      - The objects to keep. The module reads only C(kind) and C(metadata) of each object.
     type: list
     elements: dict
     default: []
   namespaces:
     description:
-      - Further namespaces to search.
+      - Additional namespaces to search.
     type: list
     elements: str
     default: []
   timeout:
     description:
-      - Limit in seconds of the wait for the deletion.
+      - Maximum time to wait for the deletion, in seconds.
     type: int
     default: 120
 """
@@ -66,15 +67,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 deleted:
-  description: The deleted objects, or in check mode the objects that would be deleted.
+  description: The deleted objects. In check mode, the objects that would be deleted.
   returned: success
   type: list
   elements: str
   sample: [Deployment accelkit/accelkit-scheduler, ClusterRoleBinding accelkit-scheduler]
 components:
   description:
-    - Components of the deleted objects, or in check mode of the objects that would be deleted.
-    - The list also contains the components of custom resource definitions, which the module never deletes.
+    - Components of the deleted objects. In check mode, components of the objects that would be deleted.
+    - The list also contains the components of CustomResourceDefinitions, although the module does not delete these
+      objects.
   returned: success
   type: list
   elements: str
@@ -91,7 +93,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.pruning import list_keys, prune
 
@@ -99,7 +101,7 @@ with suppress(ImportError):
 def main():
     module = api_module(
         component={"type": "str", "default": ""},
-        # The module reads only names from these objects, so they are not secret.
+        # The module reads only names from these objects, and names are not secret.
         keep={"type": "list", "elements": "dict", "default": [], "no_log": False},
         namespaces={"type": "list", "elements": "str", "default": []},
         timeout={"type": "int", "default": 120},

@@ -14,7 +14,7 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Requests the API groups from the API server, and returns which groups of OpenShift it serves.
+  - Reads the API groups from the API server, and returns which OpenShift APIs the server provides.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 constraints:
-  description: Whether SecurityContextConstraints decide about the admission of pods.
+  description: Whether SecurityContextConstraints control the admission of pods.
   returned: success
   type: bool
   sample: true
@@ -48,7 +48,7 @@ machines:
   type: bool
   sample: true
 autoscaling:
-  description: Whether an operator of OpenShift scales MachineSets.
+  description: Whether an OpenShift operator scales MachineSets.
   returned: success
   type: bool
   sample: true
@@ -58,7 +58,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     import msgspec
 

@@ -14,8 +14,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Exchanges the name and password of a user for a token of the OAuth server of OpenShift, as C(oc login) does.
-  - The token is a secret, so use C(no_log). It expires automatically.
+  - Requests a token from OpenShift's OAuth server with the name and password of a user, in the same way as C(oc login).
+  - The token is a secret, so use C(no_log). The token expires automatically.
 requirements:
   - openshift >= 0.13
 extends_documentation_fragment:
@@ -23,7 +23,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module logs in in check mode too. It does not change the cluster.
+    details: The module also logs in when it runs in check mode. It does not change the cluster.
   diff_mode:
     support: none
     details: The module does not change the cluster.
@@ -46,10 +46,11 @@ options:
     default: true
   ca_cert:
     description: >-
-      Path of a PEM file with the authorities of both servers. By default, the authorities of the system are trusted.
+      Path of a PEM file with the certificate authorities of the API server and the OAuth server. By default, the
+      authorities of the operating system are trusted.
     type: path
   timeout:
-    description: Deadline for the log-in in seconds.
+    description: Timeout for the login, in seconds.
     type: int
     default: 30
 """
@@ -77,7 +78,7 @@ api_key:
   returned: success
   type: str
 expires_in:
-  description: Validity of the token in seconds.
+  description: Validity period of the token, in seconds.
   returned: success
   type: int
   sample: 86400
@@ -97,7 +98,7 @@ except ImportError:
 
 
 class LateError(Exception):
-    """The deadline has passed."""
+    """Error that is raised after the timeout."""
 
 
 def end(_number, _frame):
@@ -105,9 +106,9 @@ def end(_number, _frame):
 
 
 def log_in(parameters):
-    """Return the answer with the token. The library has no deadline, so an alarm ends it."""
-    # The base class is a configuration of the package kubernetes, and newer versions reject its arguments. The log-in
-    # does not use the base class.
+    """Return the response with the token. The library does not support a timeout, so an alarm signal interrupts it."""
+    # The base class is the configuration class of the Python package kubernetes, and newer versions reject its
+    # arguments. The login does not use the base class.
     steps = {name: getattr(OCPLoginConfiguration, name) for name in ("get_token", "discover", "login")}
     login = type("Login", (), steps)()
     login.host = parameters["host"].rstrip("/")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: remediation_undo
-short_description: Remove the marks that remediation left on nodes
+short_description: Revert the changes that remediation made on nodes
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Removes the cordons of cards, the taint C(accelkit.io/unhealthy), the condition C(AcceleratorHealthy) and the
     annotation C(accelkit.io/remediation) from all nodes.
-  - It removes only what the record on each node attributes to remediation. Marks of other users and controllers stay.
-  - Stop the service of remediation first, because it would set the marks again.
+  - The module removes only changes that are recorded on the node as changes of remediation. It does not remove changes
+    by other users and controllers.
+  - Stop the remediation service first, because it would make the changes again.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -32,14 +33,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Remove the marks of remediation from all nodes
+- name: Revert the changes of remediation on all nodes
   accelkit.kubernetes.remediation_undo:
     kubeconfig: ~/.kube/config
 """
 
 RETURN = r"""
 nodes:
-  description: Nodes from which marks were removed, or in check mode would be removed, sorted.
+  description: Sorted names of the nodes on which changes were reverted, or would be reverted in check mode.
   returned: success
   type: list
   elements: str
@@ -50,7 +51,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.remediation.undoing import undo_all
 

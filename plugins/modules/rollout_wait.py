@@ -14,9 +14,9 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Waits until all pods of a Deployment or a DaemonSet match its current template and are available.
+  - Waits until all pods of a Deployment or DaemonSet match its current template and are available.
   - With O(lease), the module also waits until one of these pods holds the Lease.
-  - Every 15 seconds, the output lists the pods that are not ready, and the duration of the wait.
+  - Every 15 seconds, the module reports the pods that are not ready, and the time that it has waited.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -38,7 +38,7 @@ options:
     required: true
   name:
     description:
-      - Name of the workload. Its pods must have this name in the label C(app.kubernetes.io/name).
+      - Name of the workload. The label C(app.kubernetes.io/name) of its pods must have this value.
     type: str
     required: true
   namespace:
@@ -48,13 +48,13 @@ options:
     required: true
   lease:
     description:
-      - Name of the Lease, in the same namespace, that a pod of the workload must hold. The identity of the holder is
-        the name of the pod. It can have a suffix after C(_).
+      - Name of a Lease in the same namespace that a pod of the workload must hold. The identity of the holder must be
+        the name of the pod, and can have a suffix that starts with C(_).
       - By default, the module does not wait for a leader.
     type: str
   timeout:
     description:
-      - Limit of the wait in seconds.
+      - Maximum time to wait, in seconds.
     type: int
     default: 120
 """
@@ -87,7 +87,8 @@ pods:
   type: int
   sample: 3
 waiting_for:
-  description: The missing condition at the end of the wait, which is pods that are not ready, or a holder of the Lease.
+  description: >-
+    The condition that was not met at the timeout, which is pods that are not ready, or a missing holder of the Lease.
   returned: if the rollout is not complete in time
   type: str
   sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"
@@ -97,7 +98,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.rollouts import wait_for_rollout
 

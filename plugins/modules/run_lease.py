@@ -14,11 +14,11 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Holds the Lease C(accelkit-run) in C(kube-system) until this run of Ansible ends, also if it fails or is killed.
-    Then deletes the Lease.
-  - Fails if another run holds the Lease. A Lease that was not renewed for one minute can be acquired, because the
-    machine of its run has failed.
-  - In check mode, the action only reads the Lease, and the warning names the holder.
+  - Holds the Lease C(accelkit-run) in C(kube-system) until this Ansible run ends, even if it fails or is killed. Then
+    deletes the Lease.
+  - Fails if another run holds the Lease. If the Lease was not renewed for one minute, another run can acquire it,
+    because the machine of the run that holds it has failed.
+  - In check mode, the action only reads the Lease, and issues a warning that contains the holder.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._attributes
@@ -44,12 +44,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: The run that holds the Lease. It is empty if no run holds it.
+  description: The run that holds the Lease. The value is empty if no run holds the Lease.
   returned: always
   type: str
   sample: admin@controller, process 4711
 since:
-  description: Start of this run.
+  description: Start time of this run.
   returned: always
   type: str
   sample: "2026-06-01T12:00:00.000000Z"

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_config
-short_description: Configure the kube-scheduler of a host to call the extender of accelkit
+short_description: Configure the kube-scheduler on a host to call accelkit's extender
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Switches the kube-scheduler of one host to a copy of its configuration with the extender of accelkit, and waits
-    until kube-scheduler runs with this copy. Otherwise, the action restores the former launch file and fails with the
-    end of the log of kube-scheduler.
-  - The switch is one rename of the launch file, which is the static pod manifest, a systemd drop-in or a similar file.
-    Comments, order and quotes of a manifest stay unchanged.
-  - kube-scheduler accepts only one extender that binds pods. The action fails if another extender binds pods.
+  - Configures kube-scheduler on one host to use a copy of its configuration that contains accelkit's extender. The
+    action then waits until kube-scheduler runs with this copy. If kube-scheduler does not start, the action restores
+    the previous launch file, and fails with the end of kube-scheduler's log.
+  - The action replaces the launch file with a single rename. The launch file is the static pod manifest, a systemd
+    drop-in or a similar file. The comments, order and quotes in a manifest are preserved.
+  - kube-scheduler supports only one extender that binds pods. The action fails if another extender binds pods.
   - Before the first change, the action records the content, mode and owner of the launch file in O(backup_dir).
-    O(state=absent) restores them. If the launch file was changed by a user or another program since, the action removes
-    only the part of accelkit.
-  - The action makes its decisions on the controller. The managed host needs a POSIX shell and no Python. With O(pod),
-    Ansible does not connect to the host, and a pod on the node makes the decisions and changes.
+    O(state=absent) restores this original file. If a user or another program has changed the launch file in the
+    meantime, the action removes only accelkit's changes.
+  - The action plugin runs its logic on the controller. The managed host needs a POSIX shell, but not Python. With
+    O(pod), Ansible does not connect to the host. Instead, a pod on the node runs the logic and changes the files.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._attributes
@@ -43,39 +43,42 @@ options:
   state:
     description:
       - V(present) configures kube-scheduler to call the extender.
-      - V(verified) changes nothing. The action fails if the configuration differs or kube-scheduler is not running.
+      - V(verified) does not change anything. The action fails if the configuration differs, or if kube-scheduler is not
+        running.
       - V(absent) restores the original configuration.
     type: str
     choices: [present, verified, absent]
     default: present
   launch:
-    description: Launch of kube-scheduler on the host.
+    description: Method that starts kube-scheduler on the host.
     type: dict
     default: {}
     suboptions:
       kind:
         description:
-          - V(static_pod) is a manifest of the kubelet, as kubeadm writes it.
-          - V(systemd) is a systemd unit. V(k3s) and V(rke2) are the servers of these distributions.
-          - V(config_file) is a KubeSchedulerConfiguration that the action edits in place and that the runner of
-            kube-scheduler watches.
+          - V(static_pod) is a static pod manifest, as created by kubeadm.
+          - V(systemd) is a systemd unit. V(k3s) and V(rke2) are the server services of these distributions.
+          - V(config_file) is a KubeSchedulerConfiguration file that the action edits in place. The program that runs
+            kube-scheduler must watch this file.
         type: str
         choices: [static_pod, systemd, k3s, rke2, config_file]
         default: static_pod
       path:
-        description: Path of the manifest or the configuration. The default is the manifest of kubeadm.
+        description: Path of the manifest or the configuration file. The default is the path of kubeadm's manifest.
         type: str
         default: ""
       unit:
-        description: Name of the systemd unit. The default is the usual name.
+        description: Name of the systemd unit. The default is the usual name of the unit.
         type: str
         default: ""
       state_path:
-        description: With V(config_file), the JSON file of the runner, with C(ready), C(config_sha256) and C(error).
+        description: >-
+          With V(config_file), path of the JSON status file of the program that runs kube-scheduler, with C(ready),
+          C(config_sha256) and C(error).
         type: str
         default: ""
   node:
-    description: Name of the node of the host. With V(static_pod), the action watches its mirror pod.
+    description: Name of the host's node. With V(static_pod), the action watches the mirror pod on this node.
     type: str
     default: ""
   kubernetes_version:
@@ -83,7 +86,7 @@ options:
     type: str
     default: ""
   extender:
-    description: Settings for calls of the extender. Required unless O(state=absent).
+    description: Settings for calls to the extender. Required unless O(state=absent).
     type: dict
     suboptions:
       url_prefix:
@@ -91,39 +94,41 @@ options:
         type: str
         required: true
       server_name:
-        description: Name to verify in the certificate of the extender, if the URL contains an address.
+        description: >-
+          Server name to verify in the certificate of the extender. Required if the URL contains an IP address.
         type: str
         default: ""
       weight:
-        description: Weight of the scores of the extender, relative to the plugins of kube-scheduler.
+        description: Weight of the extender's scores, relative to kube-scheduler's plugins.
         type: int
         default: 1
       http_timeout:
-        description: Deadline of one call, as a Go duration.
+        description: Timeout for each call, as a Go duration.
         type: str
         default: 10s
       node_cache_capable:
-        description: Whether kube-scheduler sends only the names of nodes, and not the nodes.
+        description: Whether kube-scheduler sends only the names of nodes, not the complete nodes.
         type: bool
         default: true
       ignorable:
         description: >-
-          Whether kube-scheduler schedules pods without the extender if the extender does not answer. These pods get no
-          card.
+          Whether kube-scheduler schedules pods without the extender if the extender does not respond. These pods do not
+          get cards.
         type: bool
         default: false
       managed_resources:
-        description: kube-scheduler calls the extender for pods that request at least one of these resources.
+        description: Resources of the extender. It is called for pods that request at least one of these resources.
         type: list
         elements: str
         default: [accelkit.io/memory, accelkit.io/cards]
   credentials:
     description: >-
-      PEM certificates and key by which kube-scheduler and the extender authenticate each other. Required for HTTPS.
+      PEM certificates and private key that kube-scheduler and the extender use to authenticate each other. Required for
+      HTTPS.
     type: dict
     suboptions:
       ca:
-        description: Certificates of the authorities that sign the certificate of the extender.
+        description: CA certificates that verify the certificate of the extender.
         type: str
         required: true
       certificate:
@@ -136,57 +141,57 @@ options:
         required: true
   pod:
     description:
-      - Access the host through a pod on O(node), and not through the connection of the inventory. The action creates
-        the pod, its rights and its Secret in C(kube-system), and deletes them afterwards.
-      - In check mode, the action creates no pod. It reads only the API server, and warns that it does not know the
-        changes of the files.
-      - It supports V(static_pod) and V(config_file).
+      - Settings to access the host through a pod on O(node), instead of the connection in the inventory. The action
+        creates the pod, its permissions and its Secret in C(kube-system), and deletes them afterwards.
+      - In check mode, the action does not create a pod. It only reads from the API server, and warns that the changes
+        to the files are unknown.
+      - This option supports V(static_pod) and V(config_file).
     type: dict
     suboptions:
       image:
         description:
-          - Image of accelkit, which the node must have or be able to pull. If it is empty, the action uses the image of
-            the installed node agents.
+          - The accelkit image, which must exist on the node or in a registry. If it is empty, the action uses the image
+            of the installed node agents.
         type: str
         default: ""
       pull_secrets:
-        description: Names of Secrets in C(kube-system) for pulling the image.
+        description: Names of Secrets in C(kube-system) that contain credentials for pulling the image.
         type: list
         elements: str
         default: []
       host_folders:
         description: >-
-          Further folders of the host that the pod can read. By default, it can read the folders of the manifest,
-          O(folder) and O(backup_dir). Add a folder if the existing configuration of kube-scheduler is in another
+          Additional folders on the host that the pod can read. By default, the pod can read the folder of the manifest,
+          O(folder) and O(backup_dir). Add a folder if the existing configuration of kube-scheduler is in a different
           folder.
         type: list
         elements: path
         default: []
   dns_policy:
     description:
-      - V(ClusterFirstWithHostNet) lets the pod of kube-scheduler resolve names of Services. The default does not change
-        the DNS policy, and kube-scheduler then calls the extender by its address.
+      - With V(ClusterFirstWithHostNet), the pod of kube-scheduler can resolve Service names. By default, the action
+        does not change the DNS policy, and kube-scheduler calls the extender by its IP address.
     type: str
     choices: ["", ClusterFirstWithHostNet]
     default: ""
   folder:
-    description: Folder on the host for the files of accelkit.
+    description: Folder on the host for accelkit's files.
     type: str
     default: /etc/kubernetes/accelkit
   backup_dir:
     description:
-      - Folder on the host for the record and the original content.
+      - Folder on the host for the record and the original files.
       - It must not be the folder of the launch file, because the kubelet starts each file in its manifest folder.
     type: str
     default: /var/lib/accelkit/backup
   timeout:
-    description: Deadline of each wait for kube-scheduler in seconds.
+    description: Timeout for each wait for kube-scheduler, in seconds.
     type: int
     default: 120
   adopt_gcushare:
     description:
-      - Whether to adopt an installation of Enflame GCUShare. The manifest in its backup becomes the recorded original,
-        and the action deletes its files.
+      - Whether to adopt an installation of Enflame GCUShare. The action then records the manifest in GCUShare's backup
+        as the original manifest, and deletes GCUShare's files.
     type: bool
     default: false
 """
@@ -212,7 +217,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 restored:
-  description: With O(state=absent), whether the action restored the recorded original with its mode and owner.
+  description: >-
+    With O(state=absent), whether the action restored the recorded original file, including its mode and owner.
   returned: success
   type: bool
   sample: true

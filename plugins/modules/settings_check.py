@@ -15,9 +15,9 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Fails if a variable of the host has an invalid value.
-  - Fails if the name of a variable of any host starts with C(accelkit_) and is unknown. The message contains the most
-    similar known name.
-  - A variable with an empty value counts as not set.
+  - Fails if a variable of any host has a name that starts with C(accelkit_) but is unknown. The message contains the
+    most similar known name.
+  - A variable with an empty value is treated as not set.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
@@ -35,9 +35,10 @@ requirements:
 options:
   settings:
     description:
-      - The argument specification of each variable by its name, in the format of the argument specifications of roles.
-      - In addition, C(format) may be C(unit) for a unit of memory, C(size) for an amount of memory, or C(port) for a
-        port or 0. The value C(list) rejects a list that is written as a string with commas.
+      - The argument specification of each variable, by name, in the same format as in the argument specifications of
+        roles.
+      - In addition, C(format) can be C(unit) for a memory unit, C(size) for an amount of memory, or C(port) for a port
+        number or 0. With C(list), a string with comma-separated values is rejected.
     type: dict
     required: true
 """
@@ -52,7 +53,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 errors:
-  description: The errors, one sentence each.
+  description: The errors, with one sentence for each error.
   returned: failure
   type: list
   elements: str

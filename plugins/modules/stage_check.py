@@ -9,22 +9,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: stage_check
-short_description: Check shared nodes by a pod that works with a share
+short_description: Check shared nodes with pods that use a share of a card
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Runs a pod on each node, which kube-scheduler places. The pod requests the smallest share, opens its device nodes,
-    reads its limit and adds two vectors.
-  - Compares the results of the pod, its assignment, the ledger of the extender and the allocation of the kubelet. The
-    results belong to the stages C(plugin-check) and C(extender-check).
+  - Runs a pod on each node, which kube-scheduler schedules. The pod requests the smallest share, opens its device
+    nodes, reads its limit and adds two vectors.
+  - Compares the results of the pod, its assignment, the ledger of the extender and the allocation by the kubelet. These
+    comparisons determine the results of the stages C(plugin-check) and C(extender-check).
   - Writes the results to the annotation C(accelkit.io/stages) of each node, together with the state of the node.
-    Results of other stages stay.
-  - Passed results are valid for O(max_age) seconds if the boot, kernel, drivers and cards of the node are the same. So
-    a second run directly after the first one does no work.
-  - A node that cannot be checked has not failed, for example a full node. The module warns of failures and returns
-    them.
-  - The module deletes its pods in any case. First it deletes pods that an earlier run left.
+    Results of other stages are preserved.
+  - Passed results are valid for O(max_age) seconds, unless the boot, kernel, drivers or cards of the node change.
+    Therefore, if you run the module again immediately, it does not check the nodes again.
+  - If a node cannot be checked, for example because it is full, this is not a failure. The module warns about failures
+    and returns them.
+  - The module always deletes its pods. Before it starts, it deletes pods that remain from an earlier run.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -36,12 +36,12 @@ attributes:
     details: The module returns the nodes that it would check, and the recorded results.
   diff_mode:
     support: none
-    details: Results are not settings.
+    details: The module records results and does not change settings.
 options:
   state:
     description:
       - V(checked) checks the nodes and records the results.
-      - V(absent) deletes the annotation from all nodes, and deletes remaining pods.
+      - V(absent) removes the annotation from all nodes, and deletes remaining pods.
     type: str
     choices: [checked, absent]
     default: checked
@@ -59,22 +59,23 @@ options:
     default: accelkit
   image:
     description:
-      - Image of accelkit. Required with O(state=checked).
+      - The accelkit image. Required with O(state=checked).
     type: str
   image_pull_secrets:
     description:
-      - Names of Secrets for the registry.
+      - Names of Secrets that contain credentials for the registry.
     type: list
     elements: str
     default: []
   runtime_class:
     description:
-      - RuntimeClass of the pods, if workloads need one to access the driver. An empty value sets none.
+      - RuntimeClass of the pods, if workloads need a RuntimeClass to access the driver. If empty, no RuntimeClass is
+        set.
     type: str
     default: ""
   scheduler:
     description:
-      - Name of the scheduler that calls the extender. An empty value selects the default scheduler of the cluster.
+      - Name of the scheduler that calls the extender. If empty, the pods use the default scheduler of the cluster.
     type: str
     default: ""
   extender_url:
@@ -84,28 +85,28 @@ options:
     default: ""
   extender_service:
     description:
-      - Name of the Service of the extender, to which the API server proxies.
+      - Name of the extender's Service, which the module accesses through the API server.
     type: str
     default: accelkit-extender
   at_once:
     description:
-      - Maximum number of pods at one time.
+      - Maximum number of pods that run at the same time.
     type: int
     default: 32
   timeout:
     description:
-      - Limit for each pod in seconds.
+      - Timeout for each pod, in seconds.
     type: int
     default: 120
   max_age:
     description:
-      - Number of seconds for which passed results are valid. With V(0), the module checks all nodes again.
+      - Time for which passed results are valid, in seconds. With V(0), the module checks all nodes again.
     type: int
     default: 3600
   warn:
     description:
-      - Whether to warn of failures. Use V(false) before M(accelkit.kubernetes.stage_report), which reports the
-        failures.
+      - Whether to warn about failures. Set it to V(false) if you run M(accelkit.kubernetes.stage_report) later, which
+        also reports failures.
     type: bool
     default: true
 seealso:
@@ -130,13 +131,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: The selected nodes, sorted. With O(state=absent), the nodes that had results.
+  description: Sorted names of the selected nodes. With O(state=absent), names of the nodes that had results.
   returned: success
   type: list
   elements: str
   sample: [node-1, node-2]
 checked:
-  description: Nodes on which a check ran, or in check mode would run.
+  description: Names of the nodes on which a check ran, or would run in check mode.
   returned: success
   type: list
   elements: str
@@ -149,13 +150,13 @@ stages:
     node-1:
       plugin-check: {outcome: pass, evidence: '1 GiB of sim-0 (sim-16g): 1048576 numbers added', seconds: 2.1}
 faults:
-  description: The failures, one sentence for each node and stage.
+  description: The failures, with one sentence for each node and stage.
   returned: with O(state=checked)
   type: list
   elements: str
   sample: ['node-1 plugin-check: NothingAllocatable: none of the 16 accelkit.io/memory of node-1 are allocatable']
 doubtful:
-  description: Stale and unknown results, one sentence for each node and stage.
+  description: Stale and unknown results, with one sentence for each node and stage.
   returned: with O(state=checked)
   type: list
   elements: str
@@ -166,7 +167,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     import msgspec
 
@@ -182,7 +183,8 @@ def main():
         nodes={"type": "list", "elements": "str", "default": []},
         namespace={"type": "str", "default": "accelkit"},
         image={"type": "str"},
-        # The option contains names of Secrets. Ansible would treat them as secrets without no_log.
+        # The option contains only names of Secrets. If no_log were not set, Ansible would warn that it may contain
+        # secrets.
         image_pull_secrets={"type": "list", "elements": "str", "default": [], "no_log": False},
         runtime_class={"type": "str", "default": ""},
         scheduler={"type": "str", "default": ""},

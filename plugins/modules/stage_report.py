@@ -9,17 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: stage_report
-short_description: Report the stage of enablement that each node has reached
+short_description: Report the enablement stages of each node
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the result of each stage of each node, from a bare node to a monitored one, with reason, evidence and next
-    action.
+  - Returns the result of each enablement stage on each node, with the reason, the evidence and the next action.
   - The module returns the same report as C(accelkit verify). It can write the report to files for CI systems and
     browsers.
-  - It also audits the cards, as C(accelkit audit) does. It counts differences that last for 20 seconds.
-  - It does not fail if a stage failed or the accounting differs. RV(faults) lists the failures.
+  - The module also audits the cards, as C(accelkit audit) does. It reports differences that last for 20 seconds.
+  - The module does not fail if a stage failed or the audit found differences. RV(faults) lists the failures.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -28,10 +27,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: In check mode, the module writes no file. It never changes the cluster.
+    details: In check mode, the module does not write files. It never changes the cluster.
   diff_mode:
     support: none
-    details: The module writes the whole report each time.
+    details: The module always writes the complete report.
 options:
   nodes:
     description:
@@ -48,24 +47,24 @@ options:
     default: accelkit
   wait_seconds:
     description:
-      - Number of seconds for which a failure must last. Shorter failures can be changes in progress.
+      - Minimum duration of a failure, in seconds. Shorter failures are treated as changes in progress.
     type: float
     default: 10
   driver_mode:
     description:
-      - How accelkit installs drivers on the nodes. The report uses it for the stage C(driver), because the cluster
-        contains no trace of packages.
+      - How accelkit installs drivers on the nodes. The report needs this information for the stage C(driver), because
+        packages are not visible in the cluster.
     type: str
     choices: [preinstalled, package, container, kmm]
   folder:
     description:
-      - Folder for the report on the host on which the module runs. The module creates it if it does not exist.
-      - By default, the module writes no report.
+      - Folder for the report, on the host that runs the module. The module creates the folder if it does not exist.
+      - By default, the module does not write the report to files.
     type: path
   formats:
     description:
-      - Formats of the files. The files are V(stages.txt), V(stages.json), V(stages.junit.xml), V(stages.ctrf.json) and
-        V(stages.html).
+      - Formats of the files. The file names are V(stages.txt), V(stages.json), V(stages.junit.xml), V(stages.ctrf.json)
+        and V(stages.html).
     type: list
     elements: str
     choices: [text, json, junit, ctrf, html]
@@ -89,12 +88,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: The report, as C(accelkit verify -o json) prints it.
+  description: The report, in the format of C(accelkit verify -o json).
   returned: success
   type: dict
   contains:
     outcome:
-      description: The worst outcome of all nodes, V(pass), V(skipped), V(stale), V(unknown) or V(fail).
+      description: The worst outcome on all nodes, V(pass), V(skipped), V(stale), V(unknown) or V(fail).
       type: str
       sample: pass
     exit_code:
@@ -102,30 +101,31 @@ report:
       type: int
       sample: 0
     summary:
-      description: One entry per stage, with the number of nodes by outcome.
+      description: One entry for each stage, with the number of nodes for each outcome.
       type: list
       elements: dict
     accounting:
-      description: Outcome of the audit, with its V(differences) and V(notes), and a V(problem) if nothing was compared.
+      description: >-
+        Outcome of the audit, with V(differences) and V(notes), and with V(problem) if no comparison was possible.
       type: dict
     nodes:
-      description: One entry per node, with its state and, in V(stages), the result of each stage.
+      description: One entry for each node, with its state and, in V(stages), the result of each stage.
       type: list
       elements: dict
 faults:
-  description: The failures. One sentence lists all nodes with the same failure.
+  description: The failures. Nodes with the same failure are listed in one sentence.
   returned: success
   type: list
   elements: str
   sample: ["stage device-plugin: fail (AgentMissing) on node-1: the node agent: its pod is missing on the node; ..."]
 doubts:
-  description: Stale and unknown results. One sentence lists all nodes with the same result.
+  description: Stale and unknown results. Nodes with the same result are listed in one sentence.
   returned: success
   type: list
   elements: str
   sample: []
 files:
-  description: Paths of the written files, or in check mode of the files that would be written.
+  description: Paths of the written files. In check mode, paths of the files that would be written.
   returned: if O(folder) is set
   type: list
   elements: str

@@ -14,13 +14,13 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Issues a certificate authority, and the certificates of the extender and of kube-scheduler. It stores them in the
-    Secrets C(accelkit-ca), C(accelkit-extender-tls) and C(accelkit-scheduler-client) of a namespace.
-  - With O(webhook_names), the module also issues the certificate of the webhook of kernel caches, and stores it in the
+  - Creates a certificate authority, and issues the certificates of the extender and kube-scheduler. Stores them in the
+    Secrets C(accelkit-ca), C(accelkit-extender-tls) and C(accelkit-scheduler-client) in a namespace.
+  - With O(webhook_names), the module also issues the certificate of the kernel cache webhook, and stores it in the
     Secret C(accelkit-cache-webhook-tls).
-  - It issues missing certificates. It renews certificates that expire within O(renew_days) or are valid for other
-    names.
-  - The diff contains digests and dates, and never keys.
+  - The module issues missing certificates. It renews certificates that expire within O(renew_days), or whose names
+    differ from the configured names.
+  - The diff contains only digests and dates, not keys.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -37,51 +37,53 @@ options:
     type: str
     required: true
   names:
-    description: Host names and addresses at which clients reach the extender.
+    description: Host names and addresses that clients use to access the extender.
     type: list
     elements: str
     required: true
   renew_days:
-    description: Number of days before its expiry at which a certificate is renewed.
+    description: Number of days before expiry at which a certificate is renewed.
     type: int
     default: 30
   rotate_ca:
     description:
-      - Whether to create a new authority. The new and the former authority are trusted until the next rotation.
-      - kube-scheduler reads authorities only at its start, so the next run of its role restarts it.
+      - Whether to create a new certificate authority. The new and the previous authority are trusted until the next
+        rotation.
+      - kube-scheduler reads authorities only at startup, so the next run of its role restarts kube-scheduler.
     type: bool
     default: false
   webhook_names:
     description:
-      - Host names at which clients reach the webhook of kernel caches. If the list is empty, the webhook gets no
-        certificate.
-      - The authority of accelkit issues this certificate, also with O(given).
+      - Host names that clients use to access the kernel cache webhook. If the list is empty, no certificate is issued
+        for the webhook.
+      - accelkit's authority issues this certificate, even if O(given) is set.
     type: list
     elements: str
     default: []
   given:
     description:
-      - Certificates from another authority that replace those of accelkit. The module checks authority, names, purpose
-        and dates.
-      - Without C(server), another program manages the Secret C(accelkit-extender-tls) too, for example cert-manager.
+      - Certificates from another authority that replace the certificates from accelkit. The module checks the
+        authority, names, purpose and dates of the certificates.
+      - If C(server) is not set, another program, for example cert-manager, must also manage the Secret
+        C(accelkit-extender-tls).
     type: dict
     suboptions:
       ca:
-        description: Certificates of the authorities, as PEM.
+        description: Certificates of the authorities, in PEM format.
         type: str
         required: true
       server:
-        description: Certificate of the extender, as PEM.
+        description: Certificate of the extender, in PEM format.
         type: str
       server_key:
-        description: Private key of the extender, as PEM.
+        description: Private key of the extender, in PEM format.
         type: str
       certificate:
-        description: Client certificate of kube-scheduler, as PEM.
+        description: Client certificate of kube-scheduler, in PEM format.
         type: str
         required: true
       key:
-        description: Private key of kube-scheduler, as PEM.
+        description: Private key of kube-scheduler, in PEM format.
         type: str
         required: true
   labels:
@@ -108,14 +110,14 @@ credentials:
   type: dict
 ending:
   description: >-
-    Sentences about certificates that expire within O(renew_days) and were not renewed. In check mode, these can be any
-    certificates. Otherwise, they are only certificates from another authority.
+    Certificates that expire within O(renew_days) and were not renewed, with one sentence for each certificate. In check
+    mode, the list can contain any certificate. Otherwise, it contains only certificates from another authority.
   returned: success
   type: list
   elements: str
   sample: ["accelkit-extender-tls is valid until 2027-11-21T06:00:00Z"]
 not_after:
-  description: End of the validity of each certificate, by the name of its Secret.
+  description: Expiry date of each certificate, by the name of its Secret.
   returned: success
   type: dict
   sample: {accelkit-extender-tls: "2027-11-21T06:00:00Z"}
@@ -127,7 +129,7 @@ from datetime import timedelta
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.certificates.issuing import KeyPair
     from accelkit.install.certificates.secrets import (
@@ -210,7 +212,7 @@ def main():
     after = redact(data)
     before = {name: each for name, each in redact(stored).items() if name in after}
     client = data[CLIENT]
-    # Ansible masks values of secret options in results, but the caller requests this key.
+    # Ansible masks the values of secret options in results, but the caller needs this key.
     module.no_log_values.discard(client["tls.key"].decode())
     module.exit_json(
         changed=changed,

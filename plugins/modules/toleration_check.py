@@ -14,11 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Sends a dry run of a pod for each of O(resources) that requests only this resource, and checks whether the answer
-    tolerates the taints. It does if the admission plugin ExtendedResourceToleration is enabled.
-  - Lists DaemonSets whose pods can run on the tainted nodes, and pods that request one of O(resources), if they do not
-    tolerate the taints.
-  - The module only warns of these pods and DaemonSets. It does not fail.
+  - For each resource in O(resources), sends a dry-run request to create a pod that requests only this resource, and
+    checks whether the returned pod tolerates the taints. It does if the admission plugin ExtendedResourceToleration is
+    enabled.
+  - Lists DaemonSets whose pods can run on the tainted nodes but do not tolerate the taints. Also lists pods that
+    request one of O(resources) but do not tolerate the taints.
+  - The module only warns about these pods and DaemonSets. It does not fail.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -28,8 +29,8 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The module changes nothing. In check mode, it sends no dry run, because the user may not have the right to create
-      pods.
+      The module changes nothing. In check mode, it does not send dry-run requests, because the user may not have
+      permission to create pods.
   diff_mode:
     support: none
     details: The module changes nothing.
@@ -48,13 +49,13 @@ options:
     required: true
   resources:
     description:
-      - Extended resources by which pods request cards.
+      - Extended resources that pods use to request cards.
     type: list
     elements: str
     required: true
   namespace:
     description:
-      - Namespace of the dry runs, which create no pods. It must exist.
+      - Namespace for the dry-run requests, which do not create pods. It must exist.
     type: str
     default: accelkit
 seealso:
@@ -71,17 +72,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 repelled:
-  description: By resource, the keys of the taints that a pod with a request for only this resource does not tolerate.
+  description: For each resource, the keys of the taints that a pod which requests only this resource does not tolerate.
   returned: success
   type: dict
   sample: {accelkit.io/cards: [accelkit.io/memory]}
 unknown:
-  description: By resource, the reason why the result is unknown.
+  description: Reason why the result for a resource is unknown, by resource name.
   returned: success
   type: dict
   sample: {}
 intolerant:
-  description: The first 50 DaemonSets and pods that should tolerate the taints and do not tolerate them.
+  description: The first 50 DaemonSets and pods that should tolerate the taints, but do not.
   returned: success
   type: list
   elements: str
@@ -92,7 +93,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.enablement.partitioning.admission import check_tolerations
     from accelkit.enablement.partitioning.reasons import NEXT_ACTIONS

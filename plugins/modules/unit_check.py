@@ -9,17 +9,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: unit_check
-short_description: Check the effects of a unit of memory on a cluster
+short_description: Check the effects of a memory unit on a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Fails if accelkit does not support O(unit).
-  - Fails if a node has more memory than its kubelet accepts as devices of this unit. The message contains the smallest
-    unit that works on this node. The module reads the inventories that nodes publish. On a node without an inventory,
-    the node agent makes the same check before it registers.
-  - Fails if the cluster has another unit and workloads request memory, because their requests are numbers of units and
-    would change their meaning. O(accept_change=true) accepts this change.
+  - Fails if the memory of a node results in more devices of this unit than its kubelet accepts. The message contains
+    the smallest unit that works on this node. The module reads the inventories in the annotations of the nodes. On a
+    node without an inventory, the node agent performs the same check before it registers.
+  - Fails if the cluster currently uses another unit and workloads request memory. Requests are numbers of units, so
+    their meaning would change. To accept this change, set O(accept_change=true).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -35,33 +35,33 @@ attributes:
 options:
   unit:
     description:
-      - Amount of one C(accelkit.io/memory), which is V(1GiB), V(512MiB) and so on down to V(1MiB), V(0.1GiB),
-        V(0.01GiB) and V(0.001GiB), or V(1GB), V(0.1GB), V(0.01GB) and V(0.001GB).
+      - Amount of memory that one C(accelkit.io/memory) represents. Valid values are V(1GiB), V(512MiB) and so on down
+        to V(1MiB); V(0.1GiB), V(0.01GiB) and V(0.001GiB); V(1GB), V(0.1GB), V(0.01GB) and V(0.001GB).
       - A number without a unit is in GiB, as in C(memoryUnit) of GCUShare.
     type: str
     required: true
   former_unit:
     description:
-      - Unit of another system that accelkit adopts. Requests are numbers of this unit until a node publishes an
-        inventory.
-      - An empty value sets none.
+      - Memory unit of another system that accelkit adopts. Until a node publishes an inventory, requests are numbers of
+        this unit.
+      - Leave it empty if accelkit does not adopt another system.
     type: str
     default: ""
   accept_change:
     description:
-      - Whether to accept that requests of workloads change their meaning.
+      - Whether to accept that the meaning of the requests of workloads changes.
     type: bool
     default: false
   dialects:
     description:
-      - Dialects whose resources count as requests.
+      - Dialects in which the requests of workloads are read.
     type: list
     elements: str
     default: [native]
 """
 
 EXAMPLES = r"""
-- name: Check the unit before anything is changed
+- name: Check the memory unit before the installation
   accelkit.kubernetes.unit_check:
     kubeconfig: ~/.kube/config
     unit: 0.1GiB
@@ -80,30 +80,30 @@ unit_bytes:
   type: int
   sample: 1073741824
 before:
-  description: The units of the cluster until now, in bytes. It is empty if no node is shared.
+  description: The current units of the cluster, in bytes. The list is empty if no node is shared.
   returned: always
   type: list
   elements: int
   sample: [1073741824]
 refusals:
-  description: By node, the reason why the unit cannot be used there.
+  description: Reason why the unit cannot be used on a node, by node name.
   returned: always
   type: dict
   sample: {}
 finer:
-  description: Nodes that apply the unit at once.
+  description: Names of the nodes that apply the unit immediately.
   returned: always
   type: list
   elements: str
   sample: [node-1]
 waiting:
-  description: Nodes that apply the unit after the pods that share their cards have ended.
+  description: Names of the nodes that apply the unit after the pods that share their cards have finished.
   returned: always
   type: list
   elements: str
   sample: []
 workloads:
-  description: Workloads and waiting pods whose requests change their meaning, one sentence each.
+  description: Workloads and pending pods whose requests would change their meaning, with one sentence for each of them.
   returned: always
   type: list
   elements: str
@@ -114,7 +114,7 @@ from contextlib import suppress
 
 from ansible_collections.accelkit.kubernetes.plugins.module_utils._api import api_module, call
 
-# _api reports a missing accelkit before anything of this is called.
+# If accelkit is missing, _api reports this before the module uses these names.
 with suppress(ImportError):
     from accelkit.install.unit_change import describe_request, plan_unit_change
     from accelkit.model.units import parse_unit

@@ -13,22 +13,22 @@ import time
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-# A module returns nothing until it ends. So the action plugin reports the wait in the output of the playbook.
+# A module produces no output before it exits, so the action plugin reports the wait in the output of the playbook.
 REPORT_SECONDS = 15.0
 
 display = Display()
 
 
 class Progress:
-    """Context manager that reports every 15 seconds what a task waits for, how long it has waited, and its limit.
+    """Context manager that reports every 15 seconds what a task waits for, how long it has waited, and the timeout.
 
     Attributes:
-        waiting: what the task waits for, for example `3 of 5 nodes: a, b, c`. The caller may change it during the wait.
+        waiting: what the task waits for, for example `3 of 5 nodes: a, b, c`. The caller can change it during the wait.
 
     Args:
         host: the host of the task.
         waiting: what the task waits for.
-        seconds: the limit of the wait; 0 if it is unknown.
+        seconds: the timeout of the wait, in seconds; 0 if it is unknown.
     """
 
     def __init__(self, host, waiting, seconds=0):
@@ -57,17 +57,17 @@ class Progress:
 
 
 class WaitingAction(ActionBase):
-    """Action that runs the module of the same name, and reports what the module waits for.
+    """Action that runs the module with the same name, and reports what the module waits for.
 
-    A module that waits in slices is called repeatedly. If it is not done within a slice, it fails and returns
-    `waiting_for`, and `sentence`, which describes the problem.
+    A module that waits in slices is called repeatedly, each time with a short timeout. If the wait does not end within
+    a slice, the module fails. Its result then contains `waiting_for`, and `sentence`, which describes the problem.
 
     Attributes:
-        option: the option that sets the limit of the wait in seconds.
-        default: the default of this option.
-        what: what the module waits for; reported until the module returns `waiting_for`.
+        option: the name of the option that sets the timeout of the wait in seconds.
+        default: the default value of this option.
+        what: what the module waits for; it is reported until the module returns `waiting_for`.
         slices: whether the module waits in slices.
-        reads_without_limit: whether a module that waits in slices returns `waiting_for` even if its limit is 0 s.
+        reads_without_limit: whether a module that waits in slices returns `waiting_for` even if its timeout is 0 s.
     """
 
     _supports_check_mode = True
@@ -87,7 +87,7 @@ class WaitingAction(ActionBase):
             return self._execute_module(task_vars=task_vars)
 
     def find_limit(self, arguments):
-        """Return the limit of the wait in seconds; 0 if it is unknown."""
+        """Return the timeout of the wait in seconds; 0 if it is unknown."""
         return float(arguments.get(self.option, self.default))
 
     def _run_slices(self, progress, limit, task_vars):
@@ -99,7 +99,7 @@ class WaitingAction(ActionBase):
             progress.waiting = result["waiting_for"]
             result = self._call(min(REPORT_SECONDS, limit - progress.elapsed), task_vars)
         if result.get("waiting_for"):
-            # The message and the exception of the module name only the last slice, so replace them.
+            # The message and the exception of the module refer only to the last slice, so replace them.
             whole = {key: result[key] for key in result if key != "exception"}
             return {**whole, "msg": f"after {limit:g} s {result['sentence']}"}
         if first.get("changed") and not result.get("failed"):

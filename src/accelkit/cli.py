@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 for success, 1 for an error that the message explains, 2 for incorrect usage."""
+"""The command line. Exit codes: 0 for success, 1 for an error that a message explains, 2 for incorrect usage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit import __version__
 from accelkit.errors import AccelkitError
 from accelkit.logs import set_up_log
 
-# A command is imported only when it is called, so that it does not load the libraries of the other commands.
+# A command is imported only when it is called, so that the libraries of other commands are not loaded.
 USER_COMMANDS: Final = {
     "audit": "accelkit.audit.command:audit_command",
     "cache": "accelkit.kernelcache.commands:cache",
@@ -45,7 +45,7 @@ SERVICES: Final = {
 
 
 class _Root(click.Group):
-    """Root command. It prints an AccelkitError as one line; any other exception is a bug and prints a traceback."""
+    """Root command. It prints an AccelkitError as one line. Other exceptions are bugs, and it prints a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -66,7 +66,7 @@ class _Root(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List services in a separate section, because playbooks start them and users do not."""
+        """List services in a separate section, because they are started by playbooks and not by users."""
         limit = formatter.width - 6 - max(map(len, self.list_commands(ctx)))
         for title, names in (("Commands", USER_COMMANDS), ("Services (deployed by site.yml)", SERVICES)):
             found = [(name, self.get_command(ctx, name)) for name in names]

@@ -1,4 +1,4 @@
-"""Functions that prepare types for `msgspec.convert`, and that read the version of a document."""
+"""Functions that prepare types for `msgspec.convert` and read the version of a document."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 def prepare(*types: Any) -> None:
-    """Make msgspec analyse types when their module is imported.
+    """Cause msgspec to analyze types when their module is imported.
 
-    Otherwise, msgspec analyses a type when it is first used. If a second thread uses the type before the analysis is
-    finished, the process crashes with SIGSEGV. A module-level `msgspec.json.Decoder` also prepares its type, but
-    `msgspec.convert` has no equivalent.
+    Otherwise, msgspec analyzes a type when the type is first used. If a second thread uses the type before this
+    analysis is finished, the process crashes with SIGSEGV. A `msgspec.json.Decoder` in a module also prepares its type,
+    but there is no equivalent for `msgspec.convert`.
     """
     for each in types:
         msgspec.json.Decoder(each)
@@ -26,9 +26,9 @@ _versioned = msgspec.json.Decoder(_Versioned)
 
 
 def decode_version(document: str) -> int:
-    """Return the version of a JSON document. Callers check it before they decode the fields, which depend on it.
+    """Return the version of a JSON document. Callers check it before they decode other fields, which depend on it.
 
     Raises:
-        msgspec.MsgspecError: the document has no version.
+        msgspec.MsgspecError: the document does not contain a version.
     """
     return _versioned.decode(document).version

@@ -1,4 +1,4 @@
-"""Exceptions of accelkit, in one hierarchy.
+"""The exceptions of accelkit, which form a hierarchy.
 
 AccelkitError
   QuantityError        a Kubernetes quantity or amount cannot be read
@@ -7,19 +7,19 @@ AccelkitError
   AssignmentError      an assignment annotation cannot be used
   ManagedResourcesError  the record of managed resources cannot be used
   ProfileError         a vendor profile or dialect is invalid
-  PluginError          a plug-in from another distribution cannot be used
+  PluginError          a plug-in from another Python distribution cannot be used
   ApiError             the Kubernetes API server refused a request or could not be reached
-  DevicePluginError    the device plugin, or the kubelet when calling it, failed
+  DevicePluginError    a device plugin, or a call from the kubelet to a device plugin, failed
   ConfigurationError   a file or option from the user is invalid
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
-  ServiceError         a service of accelkit returned an error, or no response
+  ServiceError         a service of accelkit returned an error or did not respond
     WaitError            a state was not reached before the timeout
-    NoExtenderError      the cluster has no extender that can be reached through its API server
+    NoExtenderError      the cluster does not have an extender that can be reached through its API server
   NotReadyError        the extender cannot make decisions yet
   NotLeadingError      another replica of the extender is the leader
   AccessError          a client of the extender is not authenticated or not authorized
-  BadArgsError         kube-scheduler's arguments lack something that the verb needs
+  BadArgsError         the arguments from kube-scheduler lack a field that the verb requires
   BindingError         a pod cannot be bound to the requested node
     PodGoneError       the pod no longer exists
   MisfitError          a pod no longer fits on its node (in accelkit.placement.misfit)
@@ -33,11 +33,11 @@ AccelkitError
   GroupSizeError       the size of a pod group is unknown (in accelkit.extender.groups.group_index)
   PullSecretError      a pull secret cannot be used (in accelkit.kernelcache.registry.pull_secrets)
   UnreadablePodError   a pod cannot be read (in accelkit.cachecontroller.live_reads.pods)
-  AnnotationError      a pod's request for caches is invalid (in accelkit.cachecontroller.webhook.annotation)
+  AnnotationError      the request of a pod for caches is invalid (in accelkit.cachecontroller.webhook.annotation)
     UnknownCacheError    the request names an unknown cache (in accelkit.cachecontroller.webhook.injection)
   ReplacementError     a pod cannot get its cache as requested (in accelkit.cachecontroller.webhook.replacement)
 
-Each error has a one-sentence message for the user and, if it is known, the next step.
+Each error contains a message for the user, which is one sentence, and the next step if it is known.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from http import HTTPStatus
 
 
 class AccelkitError(Exception):
-    """Base class of all errors that accelkit raises deliberately.
+    """Base class of all errors that accelkit raises intentionally.
 
     Args:
-        message: one sentence that states the problem.
+        message: the problem, as one sentence.
         next_step: the next step for the user; empty if it is unknown.
     """
 
@@ -73,7 +73,7 @@ class RequestError(AccelkitError):
 
 
 class InventoryError(AccelkitError):
-    """A node's inventory annotation cannot be used. The node may have cards, but they are unknown."""
+    """A node's inventory annotation cannot be used. The node may have cards, but these cards are unknown."""
 
 
 class ManagedResourcesError(AccelkitError):
@@ -89,11 +89,11 @@ class ProfileError(AccelkitError):
 
 
 class PluginError(AccelkitError):
-    """A plug-in from another distribution cannot be used; the message names the distribution."""
+    """A plug-in from another Python distribution cannot be used. The message contains the distribution."""
 
 
 class DevicePluginError(AccelkitError):
-    """The device plugin, or the kubelet when calling it, failed."""
+    """A device plugin failed, or a call from the kubelet to a device plugin failed."""
 
 
 class ConfigurationError(AccelkitError):
@@ -101,7 +101,7 @@ class ConfigurationError(AccelkitError):
 
 
 class CertificateError(AccelkitError):
-    """A certificate cannot be used for its purpose, for the required names, or at this time."""
+    """A certificate cannot be used for its purpose, for the required names, or at the given time."""
 
 
 class SandboxError(AccelkitError):
@@ -109,7 +109,7 @@ class SandboxError(AccelkitError):
 
 
 class ServiceError(AccelkitError):
-    """A service of accelkit returned an error, or no response."""
+    """A service of accelkit returned an error or did not respond."""
 
 
 class WaitError(ServiceError):
@@ -117,7 +117,7 @@ class WaitError(ServiceError):
 
     Args:
         seconds: the timeout.
-        waiting: the objects that have not reached the state, such as `3 of 5 nodes: a, b, c`.
+        waiting: the objects that did not reach the state, such as `3 of 5 nodes: a, b, c`.
         sentence: the problem, as a sentence.
         next_step: the next step for the user.
     """
@@ -129,22 +129,22 @@ class WaitError(ServiceError):
 
 
 class NoExtenderError(ServiceError):
-    """The cluster has no extender that can be reached through its API server."""
+    """The cluster does not have an extender that can be reached through its API server."""
 
 
 class NotReadyError(AccelkitError):
-    """The extender cannot make decisions yet; the message states the missing condition."""
+    """The extender cannot make decisions yet. The message contains the unmet condition."""
 
 
 class NotLeadingError(AccelkitError):
-    """Another replica of the extender is the leader; the message names it."""
+    """Another replica of the extender is the leader. The message contains the name of this replica."""
 
 
 class AccessError(AccelkitError):
     """A client of the extender is not authenticated or not authorized.
 
     Args:
-        message: one sentence with the reason.
+        message: the reason, as one sentence.
         status: the HTTP status of the response, 401 or 403.
     """
 
@@ -154,7 +154,7 @@ class AccessError(AccelkitError):
 
 
 class BadArgsError(AccelkitError):
-    """kube-scheduler's arguments lack a part that the verb needs; the message names this part."""
+    """The arguments from kube-scheduler lack a field that the verb requires. The message contains this field."""
 
 
 class BindingError(AccelkitError):
@@ -162,16 +162,17 @@ class BindingError(AccelkitError):
 
 
 class PodGoneError(BindingError):
-    """The pod no longer exists, or another pod has its name."""
+    """The pod no longer exists, or another pod now has its name."""
 
 
 class ApiError(AccelkitError):
     """The Kubernetes API server refused a request or could not be reached.
 
     Args:
-        message: the API server's message, if it sent one.
-        status: the HTTP status, or 0 if there was no response (the effect of the request is then unknown).
-        reason: the API server's machine-readable reason (`Conflict`, `NotFound`…), or empty.
+        message: the message from the API server, if any.
+        status: the HTTP status, or 0 if there was no response. Without a response, the effect of the request is
+            unknown.
+        reason: the machine-readable reason from the API server, such as `Conflict` or `NotFound`; may be empty.
     """
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", next_step: str = "") -> None:
@@ -181,27 +182,27 @@ class ApiError(AccelkitError):
 
     @property
     def unanswered(self) -> bool:
-        """Whether the effect of the request is unknown: no response, or a status of 500 or more."""
+        """Whether the effect of the request is unknown: there was no response, or the status is 500 or higher."""
         return self.status == 0 or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def unavailable(self) -> bool:
-        """Whether the server is unavailable. A status of 500 may concern only one object, such as an oversized one."""
+        """Whether the server is unavailable. Status 500 is excluded, because a single oversized object may cause it."""
         return self.unanswered and self.status != HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def not_found(self) -> bool:
-        """Whether the object, or its kind, does not exist."""
+        """Whether the object or its kind does not exist."""
         return self.status == HTTPStatus.NOT_FOUND
 
     @property
     def forbidden(self) -> bool:
-        """Whether accelkit is not authorized, or an admission plugin refused the request."""
+        """Whether accelkit is not authorized, or an admission plugin rejected the request."""
         return self.status == HTTPStatus.FORBIDDEN
 
     @property
     def conflict(self) -> bool:
-        """Whether the object conflicts with the request: it has changed, has a different UID, or already exists."""
+        """Whether the object has changed, has a different UID, or already exists, in conflict with the request."""
         return self.status == HTTPStatus.CONFLICT
 
     @property
@@ -211,12 +212,12 @@ class ApiError(AccelkitError):
 
     @property
     def expired(self) -> bool:
-        """Whether the resource version, or the token of a list's next page, has expired."""
+        """Whether the resource version, or the token for the next page of a list, has expired."""
         return self.status == HTTPStatus.GONE
 
 
 class PageTooLargeError(ApiError):
-    """A page of a list is too large, or takes too long to read; a smaller page may succeed."""
+    """A page of a list is too large, or takes too long to read. A request for a smaller page may succeed."""
 
 
 class CacheError(AccelkitError):
@@ -227,14 +228,14 @@ class RegistryError(AccelkitError):
     """An image registry refused a request, sent invalid data, or could not be reached.
 
     Args:
-        message: one sentence that names the registry and the repository.
+        message: the problem, as one sentence that contains the registry and the repository.
         status: the HTTP status, or 0 if there was no response.
-        retryable: whether the same request may succeed later. Such an error contains no information about the image.
+        retryable: whether the same request may succeed later. Such an error does not indicate a problem with the image.
         retry_after_seconds: the value of the registry's `Retry-After` header in seconds; 0 if there is none.
         unreached: whether no connection was established.
 
     Attributes:
-        beside_mirrors: whether mirrors responded to the request although the registry itself could not be reached.
+        beside_mirrors: whether mirrors responded to the request, although the registry could not be reached.
     """
 
     def __init__(
@@ -269,17 +270,17 @@ class ExampleError(AccelkitError):
 
 
 def find_first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first exception of a group, at any depth."""
+    """Return the first exception in an exception group, at any depth."""
     first = failures.exceptions[0]
     return find_first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 @contextmanager
 def raise_first(*kinds: type[Exception]) -> Iterator[None]:
-    """Replace a group of exceptions with its first exception, if all of them are of these types.
+    """Replace an exception group with its first exception, if all exceptions in the group have these types.
 
-    The user gets one error. The other failures have the same cause, or are reported at the next attempt. This function
-    does not use `except*`, because some Python releases then raise a group again.
+    As a result, the user gets a single error. The other errors have the same cause, or are reported at the next
+    attempt. This function does not use `except*`, because some Python releases would raise a group again.
     """
     try:
         yield

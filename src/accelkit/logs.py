@@ -1,4 +1,4 @@
-"""Logging for the services: to stdout, and to files on the host that outlive the pods."""
+"""Logging for the services, to stdout and to files on the host, which are not deleted with the pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s %(filename)s:%(lineno)d %(message)s
 
 _FILE_BYTES = 10 * 1024 * 1024
 _FILES = 5
-# Words that do not need quotes in a line of text.
+# Words that do not require quotes in a line of text.
 _PLAIN: Final = re.compile(r"[!#-<>-~]+")
 _ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -31,22 +31,22 @@ log = logging.getLogger(__name__)
 
 
 class LogFormat(StrEnum):
-    """The format of a service's log: lines of text, or one JSON object per line."""
+    """The format of a service log: lines of text, or one JSON object per line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Facts:
-    """A message with named values: `event name=value …` in text, members of the object in JSON.
+    """A message with named values. Text logs contain `event name=value …`. In JSON logs, the values are object members.
 
-    A logger accepts it as the message. All components use the same names: `pod` (namespace and name), `uid` (the UID
-    of the pod, which relates log lines of the extender to log lines of the node agent), `node`, `container`, `cards`,
-    `seconds`. Values from users are quoted, so that a user cannot forge a log line.
+    Use an instance as the message of a logger. All components use the same names: `pod` (namespace and name), `uid`
+    (the UID of the pod, which correlates logs of the extender and the node agent), `node`, `container`, `cards`,
+    `seconds`. Values from users are quoted, so that a user cannot forge log lines.
 
     Args:
-        event: the event, in words that are always the same for this event.
-        values: values that JSON can represent. Mappings and sequences are also written as JSON in text logs.
+        event: the text of the event, which is the same each time.
+        values: values that JSON can represent. Text logs also contain mappings and sequences as JSON.
     """
 
     def __init__(self, event: str, **values: object) -> None:
@@ -58,12 +58,12 @@ class Facts:
 
 
 class RepeatLog:
-    """Logger that logs a repeated message at most once per interval, with the number of suppressed repeats (`repeats`).
+    """Logger that logs a repeated message at most once per interval. `repeats` is the number of suppressed messages.
 
     Args:
         log: the logger.
         seconds: the interval.
-        keys: the maximum number of stored keys; the least recently logged key is dropped first.
+        keys: the maximum number of stored keys. The least recently logged key is dropped first.
         clock: a monotonic clock in seconds.
     """
 
@@ -80,7 +80,7 @@ class RepeatLog:
         self._logged: OrderedDict[Hashable, tuple[float | None, int]] = OrderedDict()
 
     def info(self, key: Hashable, make: Callable[[], Facts]) -> None:
-        """Log the facts that `make` returns. If the same key was logged within the interval, do not call `make`."""
+        """Log the facts that `make` returns. Do not call `make` if the same key was logged within the interval."""
         if (repeats := self._count(key)) is not None and self._log.isEnabledFor(logging.INFO):
             facts = make()
             if repeats:
@@ -97,7 +97,7 @@ class RepeatLog:
             self._log.warning("%s", message, stacklevel=2)
 
     def _count(self, key: Hashable) -> int | None:
-        """Return the number of repeats since the key was last logged; None if the interval has not ended."""
+        """Return the number of repeats since the key was last logged; None if the interval has not elapsed."""
         now = self._clock()
         logged_at, repeats = self._logged.get(key, (None, 0))
         if logged_at is not None and now - logged_at < self._seconds:
@@ -111,7 +111,7 @@ class RepeatLog:
 
 
 class ErrorReporter:
-    """Logger that logs an error once, until a different error occurs.
+    """Logger that does not log an error again until a different error occurs.
 
     Args:
         log: the logger.
@@ -124,7 +124,7 @@ class ErrorReporter:
         self._last: str | None = None
 
     def report(self, error: str, message: str) -> None:
-        """Log `message` unless `error` equals the last reported error."""
+        """Log `message`, unless `error` equals the last reported error."""
         if error != self._last:
             self._log.log(self._level, "%s", message)
         self._last = error
@@ -135,15 +135,15 @@ class ErrorReporter:
 
 
 def set_up_log(level: str) -> None:
-    """Log to stderr at this level or higher, unless logging is already configured."""
+    """Log messages of this level or higher to stderr, unless logging is already configured."""
     logging.basicConfig(level=level, format=FORMAT, handlers=[_LogStream(sys.stderr)])
 
 
 def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = LogFormat.TEXT) -> None:
-    """Log to stdout and, if there is a folder, to `<folder>/<name>.log`, both in this format.
+    """Log to stdout and, if a folder is given, to `<folder>/<name>.log`, in this format.
 
-    Files are rotated at 10 MiB, and the last five are kept. If the folder is not writable, log a warning, because a
-    logging problem must not stop a service.
+    Files are rotated at 10 MiB, and the last five files are kept. If the folder is not writable, a warning is logged,
+    because a logging problem must not stop a service.
     """
     root = logging.getLogger()
     formatter = _JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter(FORMAT)
@@ -167,16 +167,16 @@ def set_up_service_log(name: str, folder: Path | None, log_format: LogFormat = L
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Handler that logs one warning while lines cannot be written, whereas `logging` prints a traceback for each line.
+    """Handler that logs a single warning if lines cannot be written. `logging` would print a traceback for each line.
 
-    An incorrect logging call still prints a traceback.
+    For incorrect logging calls, it prints a traceback.
     """
 
     _lost = 0
     _warning = ""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Write a line. Then, after this handler's lock is released, log a pending warning to all handlers."""
+        """Write a line. After the lock of this handler is released, log a pending warning to all handlers."""
         handled = super().handle(record)
         warning, self._warning = self._warning, ""
         if warning:
@@ -220,7 +220,7 @@ class _LogStream(_Handler):
 
 
 class _LogFile(_Handler, RotatingFileHandler):
-    """Handler for a log file, which it reopens after a failed rotation."""
+    """Handler for a log file. It opens the file again after a failed rotation."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         super().handleError(record)
@@ -232,10 +232,10 @@ class _LogFile(_Handler, RotatingFileHandler):
 
 
 class _TextFormatter(logging.Formatter):
-    """Formatter that produces one line of text, followed by the traceback of an error if there is one."""
+    """Formatter that returns a line of text, followed by the traceback of an error, if any."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        # Users choose the names and commands of containers, so these may contain control characters.
+        # Users choose the names and commands of containers, so these values may contain control characters.
         return clean(super().formatMessage(record))
 
     def formatException(self, ei: _ExceptionInfo) -> str:  # noqa: N802 - logging's name
@@ -243,7 +243,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formatter that writes one JSON object per line; standard members take precedence over facts of the same name."""
+    """Formatter that returns a JSON object on one line. Standard members override facts with the same name."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = record.msg if isinstance(record.msg, Facts) else None

@@ -1,4 +1,4 @@
-"""The option `-o table|json|yaml`, and functions that print a listing in these formats."""
+"""The option `-o table|json|yaml`, and functions that print output in these formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 4096
 
 
 class Format(StrEnum):
-    """Output formats of a listing."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,7 +27,7 @@ class Format(StrEnum):
 
 
 def output_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option `-o` to a command; the command receives the value as `output`."""
+    """Add the option `-o` to a command, which receives the value as `output`."""
     return click.option(
         *("-o", "--output"),
         type=click.Choice([each.value for each in Format]),
@@ -38,7 +38,7 @@ def output_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def print_value(value: object, output: str, table: Callable[[], RenderableType]) -> None:
-    """Print `value` as JSON or YAML, or as the table that `table` builds from it."""
+    """Print `value` as JSON or YAML, or as the table that `table` creates from it."""
     match Format(output):
         case Format.JSON:
             click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
@@ -55,7 +55,7 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
 
 
 class _Clean:
-    """Content for rich without the control characters in texts from users."""
+    """Content for rich that omits control characters in texts from users."""
 
     def __init__(self, table: RenderableType) -> None:
         self._table = table
@@ -66,9 +66,9 @@ class _Clean:
 
 
 def list_fields(fields: Iterable[tuple[str, str | Text]], *, indent: int = 0, gap: int = 2) -> list[Text]:
-    """Return a line for each name and value, with the values aligned `gap` spaces after the longest name.
+    """Return a line for each name and value. All values are aligned, `gap` spaces after the longest name.
 
-    This function does not use a grid from rich, which would break a digest at the edge of the terminal.
+    This function does not use a grid from rich, because a grid would break a digest at the edge of the terminal.
     """
     rows = tuple(fields)
     width = max((len(name) for name, _ in rows), default=0) + gap

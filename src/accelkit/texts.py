@@ -1,4 +1,4 @@
-"""Functions that clean and shorten text from users for messages, logs and terminals."""
+"""Functions that sanitize and shorten text from users for messages, logs and terminals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def clean(text: str, *, keep: str = "") -> str:
 
 
 def shorten(text: str, length: int = MAX_QUOTED) -> str:
-    """Return the cleaned text, truncated to `length` characters with an ellipsis."""
+    """Return the sanitized text. If it is longer than `length` characters, truncate it and add an ellipsis."""
     return clean(text if len(text) <= length else f"{text[: length - 1]}…")
 
 
@@ -31,6 +31,6 @@ def count_cards(number: int) -> str:
 
 
 def list_some(names: Iterable[str], most: int = 5) -> str:
-    """Return the first names for use in a sentence, followed by the number of omitted names."""
+    """Return a phrase with the first names and the number of omitted names."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")

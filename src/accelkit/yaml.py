@@ -1,4 +1,4 @@
-"""Loader of YAML documents. It accepts YAML 1.2 with plain values only, and rejects duplicate keys."""
+"""Loader for YAML documents. It supports YAML 1.2 with only plain values, and rejects duplicate keys."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_local_policies_are_copied_to_hosts_before_verification(single_bed):
     ("files", "words"),
     [
         (["/nowhere/signers.yaml"], "/nowhere/signers.yaml does not exist on this machine"),
-        (["/etc/hostname", "{folder}/hostname"], "has hostname, hostname; give each file a different name"),
+        (["/etc/hostname", "{folder}/hostname"], "contains hostname, hostname; use a different name for each file"),
     ],
 )
 def test_policy_files_that_cannot_be_copied_are_rejected(single_bed, files, words):

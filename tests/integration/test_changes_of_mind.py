@@ -164,7 +164,7 @@ def test_limit_that_excludes_api_host_is_rejected_with_correction(installed, tmp
     done = limited(installed, tmp_path, "--limit", "worker-3")
     said = " ".join(done.stdout.split())
     assert done.returncode != 0
-    assert "--limit worker-3 excludes sandbox, the host that calls the API server; use" in said
+    assert "--limit worker-3 excludes sandbox, the host that accesses the API server; use" in said
     assert "--limit worker-3,accelkit_api" in said
     done = limited(installed, tmp_path, "--limit", "worker-3,accelkit_api")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -31,7 +31,7 @@ PARTS = {
     "drivers": "drivers|driver :",
     "manifests of users": "the manifests of",
     "monitoring": "monitoring",
-    "partitioning": "the partition|partitioning :",
+    "partitioning": "partitioning",
     "remediation": "remediation",
     "checks": "stages :",
 }

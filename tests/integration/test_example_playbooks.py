@@ -54,7 +54,7 @@ def test_read_only_examples_report_cluster_state(installed):
     assert done.returncode != 0
     done = play(installed, EXAMPLES / "unit.yml", "-e", "unit=256MiB")
     assert done.returncode == 0, done.stdout
-    assert "nodes that take it over at once" in done.stdout
+    assert "nodes that apply the unit immediately" in done.stdout
 
 
 @pytest.mark.extended

@@ -143,8 +143,8 @@ def test_archive_is_pushed_to_configured_registry(machine):
     ("tags", "sentence"),
     [
         (["elsewhere.io/x:1"], "contains elsewhere.io/x:1, but nodes use accelkit.io/accelkit"),
-        ([], "contains an image without name, but nodes use accelkit.io/accelkit"),
-        (None, "is not an archive of an image"),
+        ([], "contains an image without a name, but nodes use accelkit.io/accelkit"),
+        (None, "is not an image archive"),
     ],
 )
 def test_unrelated_archive_is_rejected(machine, tags, sentence):

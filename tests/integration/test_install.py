@@ -151,7 +151,7 @@ async def gone(api: ApiClient, path: str) -> bool:
 
 @pytest.mark.parametrize(
     ("inventory", "said"),
-    [("inventories/sandbox", "accelkit sandbox up"), ("{folder}", "start from inventories/sample")],
+    [("inventories/sandbox", "accelkit sandbox up"), ("{folder}", "copy inventories/sample to start")],
     ids=["no sandbox", "no cluster"],
 )
 def test_missing_cluster_is_reported_with_next_step(tmp_path, inventory, said):

@@ -132,8 +132,8 @@ async def test_removal_keeps_adopted_definitions_and_purges_caches_on_request(ap
     assert [labels for _, labels in adopted.values()] == [LABELS] * len(GKM)
     await until(lambda: has_finalizer(api, "mine"), seconds=120)
     said = " ".join(role.run("remove", **adopt).split())
-    assert "GKMCache default mine belong to users and stay" in said
-    assert "kernel_cache_purge: true deletes them too, except the definitions that another system created" in said
+    assert "GKMCache default mine belong to users and were not deleted" in said
+    assert "set kernel_cache_purge: true to delete them too, except the definitions that another system created" in said
     assert await read_definitions(api) == adopted
     assert await read_finalizers(api, "mine") == ["gkm.io.example/finalizer"]
 
@@ -161,7 +161,7 @@ async def test_preflight_refuses_gkm_operator_unless_adopted(api, role):
     await api.post(deployments, {"metadata": {"name": "gkm-operator"}, "spec": spec})
     try:
         said = " ".join(role.run("preflight", check=False).split())
-        assert "GKM's operator in gkm-system already serve caches of this kind" in said
+        assert "the cluster already contains GKM's operator in gkm-system" in said
         assert "failed=1" in said
         assert changed(role.run("preflight", kernel_cache_adopt=True)) == 0
     finally:

@@ -190,7 +190,7 @@ async def refuses_what_others_made(api: ApiClient, role: Role) -> None:
     spec = {"group": "gkm.io", "scope": "Namespaced", "names": names, "versions": [version]}
     await api.post(DEFINITIONS, {"metadata": {"name": "gkmcaches.gkm.io"}, "spec": spec})
     said = " ".join(role.run("preflight", check=False).split())
-    assert "the resource definitions gkmcaches.gkm.io already serve caches of this kind" in said
+    assert "the cluster already contains the resource definitions gkmcaches.gkm.io" in said
     assert "set kernel_cache_adopt: true" in said
     await api.delete(f"{DEFINITIONS}/gkmcaches.gkm.io")
     await gone(api, f"{DEFINITIONS}/gkmcaches.gkm.io")
@@ -322,7 +322,7 @@ async def keeps_what_users_made(api: ApiClient, role: Role) -> None:
     cache = msgspec.json.decode(await api.get(path))
     assert cache["metadata"]["finalizers"] == [CACHE_FINALIZER]
     said = " ".join(role.run("remove").split())
-    assert "GKMCache default kept, SignerPolicy mine belong to users and stay" in said
+    assert "GKMCache default kept, SignerPolicy mine belong to users and were not deleted" in said
     cache = msgspec.json.decode(await api.get(path))
     assert CACHE_FINALIZER not in cache["metadata"].get("finalizers", [])
     policies = msgspec.json.decode(await api.get(SIGNER_POLICIES))["items"]

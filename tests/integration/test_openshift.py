@@ -126,4 +126,4 @@ async def test_objects_are_applied_once_and_removed(openshift, tmp_path):
 def test_preflight_refuses_scheduler_managed_by_openshift_operator(openshift, tmp_path):
     status, said = run(openshift, tmp_path, "preflight", accelkit_mode="")
     assert status != 0
-    assert "cannot configure kube-scheduler: an operator of OpenShift manages it" in said
+    assert "cannot configure kube-scheduler: an OpenShift operator manages it" in said

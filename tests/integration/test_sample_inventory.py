@@ -40,7 +40,7 @@ def test_sample_inventory_needs_only_kubeconfig(control_plane, tmp_path):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "set accelkit_mode to second-scheduler, which starts a second kube-scheduler"),
+        ({}, "set accelkit_mode to second-scheduler to run a second kube-scheduler"),
         (
             {"accelkit_mode": "second-scheduler"},
             "registry.example.org/accelkit is an example; set accelkit_images_registry",

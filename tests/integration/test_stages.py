@@ -124,7 +124,7 @@ async def test_node_without_plugin_fails_and_verify_reports_failure(cluster):
     assert done.returncode != 0
     told = " ".join(done.stdout.split())
     assert "stage plugin-check: fail (NothingAllocatable) on node-1" in told
-    assert "not checked again: this run only reads (--check)" in told
+    assert "not checked again: this run uses check mode (--check)" in told
     assert changed((await verify()).stdout) == 1
     assert await outcomes(cluster, "node-1") == PASS
     assert changed((await verify()).stdout) == 0

@@ -54,7 +54,7 @@ def bundle(tmp_path):
 
 
 def test_folder_without_checksums_is_rejected(bundle):
-    assert "has no file SHA256SUMS; unpack accelkit-…-bundle.tar.gz" in bundle.install()
+    assert "does not contain the file SHA256SUMS; unpack accelkit-…-bundle.tar.gz" in bundle.install()
 
 
 def test_added_package_is_reported(bundle):
@@ -74,7 +74,7 @@ def test_changed_file_is_reported(bundle):
 
 def test_a_bundle_for_another_python_is_refused(bundle):
     bundle.describe("3.1")
-    assert f"the bundle is for Python 3.1 on {platform.machine()}, and" in bundle.install()
+    assert f"the bundle is for Python 3.1 on {platform.machine()}, but" in bundle.install()
     assert not (bundle.folder / "venv").exists()
 
 

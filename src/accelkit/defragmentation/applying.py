@@ -1,4 +1,4 @@
-"""Application of a plan: hold the cards, evict pods, and wait until the waiting pods are bound."""
+"""Application of a plan: hold the cards, evict pods, and wait until the pending pods are bound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from accelkit.model.hold import Hold
 from accelkit.model.keys import HOLD_CONDITION
 from accelkit.model.pod import SCHEDULED, Pod, PodRef
 
-# The hold is longer than the wait, so that it cannot end while a Binding is in progress.
+# The hold lasts longer than the wait, so that it cannot end while a Binding is in progress.
 HOLD_MARGIN_SECONDS: Final = 30
 _POLL_SECONDS: Final = 1.0
 _PROGRESS_SECONDS: Final = 10.0
@@ -31,19 +31,19 @@ class PlanApplier:
 
     Args:
         api: an open client.
-        report: a callback for each line of progress.
-        wait_seconds: the time limit until all pods must be bound.
+        report: a callback that receives each progress message.
+        wait_seconds: the maximum time to wait until all pods are bound.
     """
 
     def __init__(self, api: ApiClient, report: Callable[[str], None], wait_seconds: float) -> None:
         self._api, self._report, self._wait_seconds = api, report, wait_seconds
 
     async def apply(self, plan: DefragmentationPlan) -> bool:
-        """Apply the steps in order and wait; return whether all pods that needed evictions are bound.
+        """Apply the steps in order and wait; return whether all pods that require evictions have been bound.
 
         Raises:
-            ApiError: the API server refused an eviction. Later evictions are skipped, and the cards of earlier steps
-                remain held for their pods.
+            ApiError: the API server refused an eviction. Later evictions are skipped. The cards from earlier steps
+                remain on hold for their pods.
         """
         steps = [step for step in plan.steps if step.evictions]
         for step in steps:
@@ -59,7 +59,7 @@ class PlanApplier:
             try:
                 await self._evict(pod)
             except ApiError:
-                # The pod needs all evictions of the step, so end the hold.
+                # The pod requires all evictions in the step, so end the hold.
                 await self._end_hold(step)
                 raise
             self._report(f"evicted {pod} for {step.namespace}/{step.pod}")
@@ -87,7 +87,7 @@ class PlanApplier:
 
     async def _patch_condition(self, step: PlannedPlacement, condition: dict[str, str]) -> None:
         path = f"{build_pod_path(step.namespace, step.pod)}/status"
-        # With the UID, the API server refuses the patch if a newer pod has the same name.
+        # Because of the UID, the API server rejects the patch if a newer pod has the same name.
         patch = {"metadata": {"uid": step.uid}, "status": {"conditions": [condition]}}
         await self._api.patch(path, patch, kind="strategic")
 
@@ -105,7 +105,7 @@ class PlanApplier:
             ) from exc
 
     async def _wait(self, steps: Iterable[PlannedPlacement]) -> bool:
-        """Wait until each pod is bound or deleted, or the time limit is reached; return whether all pods are bound."""
+        """Wait until all pods are bound or deleted, or the maximum time has elapsed; return whether all are bound."""
         began = time.monotonic()
         left, bound, reported_at = list(steps), True, began
         while left:
@@ -132,7 +132,7 @@ class PlanApplier:
         return bound
 
     async def _find_result(self, step: PlannedPlacement) -> str | None:
-        """Return the result for a pod; None if the pod is still waiting or the API server does not respond."""
+        """Return the result for a pod; None if the pod is still pending or the API server does not respond."""
         try:
             pod = await self._read(PodRef(step.namespace, step.pod, step.uid))
         except ApiError as exc:

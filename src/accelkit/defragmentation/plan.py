@@ -1,7 +1,7 @@
-"""Planner of the evictions after which waiting pods fit.
+"""Planner for evictions after which pending pods fit.
 
-The planner works on its own ledger and does no I/O. It processes the waiting pods by priority, then by age. The plan
-for each pod assumes that the steps for earlier pods have been carried out.
+The planner uses a separate ledger, and does not perform I/O. It processes the pending pods by priority, then by age.
+The plan for each pod is based on the assumption that the steps for earlier pods have been carried out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accelkit.placement.policies import AnyPolicy
 from accelkit.vendors.pod_reading import CardPod
 
 PLAN_VERSION: Final = 1
-# The maximum number of victim sets to try on a node. Each further set excludes the pods that must stay.
+# The maximum number of victim sets to try on a node. Each additional set excludes the pods that must not be evicted.
 _ROUNDS: Final = 8
 
 
@@ -37,7 +37,7 @@ class Eviction(msgspec.Struct, frozen=True):
     Attributes:
         priority: the priority of the pod.
         node: the node from which the pod is evicted.
-        fits: a node on which its replacement would fit; empty if there is none.
+        fits: a node on which the replacement of the pod would fit; empty if there is none.
     """
 
     namespace: str
@@ -49,7 +49,7 @@ class Eviction(msgspec.Struct, frozen=True):
 
 
 class PlannedPlacement(msgspec.Struct, frozen=True):
-    """A waiting pod, its planned node, and the evictions that it needs, if any."""
+    """A pending pod, its planned node, and the required evictions, if any."""
 
     namespace: str
     pod: str
@@ -60,7 +60,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """A waiting pod without a planned step, with the reason."""
+    """A pending pod without a step in the plan, and the reason."""
 
     namespace: str
     pod: str
@@ -70,7 +70,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class DefragmentationPlan(msgspec.Struct, frozen=True):
-    """The steps of a plan, and the waiting pods without a step."""
+    """The steps of a plan, and the pending pods without a step."""
 
     steps: tuple[PlannedPlacement, ...]
     left_out: tuple[LeftOut, ...]
@@ -80,29 +80,29 @@ class DefragmentationPlan(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Trial:
-    """Changes to the ledger that can be undone."""
+    """Changes to the ledger that can be reverted."""
 
     gone: list[tuple[Holding, CardPod]] = field(default_factory=list)
     placed: list[str] = field(default_factory=list)
 
 
 class Planner:
-    """Planner for one cluster. Planning modifies the ledger.
+    """Planner for a cluster. It modifies the ledger in the data of the cluster.
 
     Args:
-        cluster: the data of the cluster, which the planner modifies.
-        policy: the policy by which the extender chooses cards.
-        most_evictions: the maximum number of evictions in the whole plan.
+        cluster: the data of the cluster.
+        policy: the policy that the extender uses to choose cards.
+        most_evictions: the maximum number of evictions in the plan.
     """
 
     def __init__(self, cluster: ReadCluster, policy: AnyPolicy, most_evictions: int) -> None:
         self._cluster, self._policy, self._left = cluster, policy, most_evictions
         self._gone: dict[str, PodRef] = {}
-        # CPU and memory that the pods placed by this plan use on each host.
+        # CPU and memory of the pods that this plan has placed on each host.
         self._added: dict[str, HostAmounts] = {}
 
     def plan(self) -> DefragmentationPlan:
-        """Return the plan for all pods that kube-scheduler has refused."""
+        """Return the plan for all pods that kube-scheduler has marked as unschedulable."""
         waiting = [each for each in self._cluster.feed.pending.values() if each.pod.unschedulable]
         waiting.sort(key=lambda each: (-each.pod.priority, each.pod.created_at, str(each.pod.ref)))
         steps, left_out = list[PlannedPlacement](), list[LeftOut]()
@@ -137,7 +137,7 @@ class Planner:
         return self._build_step(pending, node, victims)
 
     def _find_reason(self, pod: CardPod, request: PodRequest) -> str:
-        """Return the reason why evictions cannot help a pod; empty if they may help."""
+        """Return the reason why evictions cannot make a pod fit; empty if they may make it fit."""
         uid = pod.ref.uid
         if conditions := self._cluster.unread.get(uid):
             return f"only kube-scheduler can evaluate its {conditions}"
@@ -149,7 +149,7 @@ class Planner:
     def _find_best(
         self, pending: Pending, request: PodRequest, nodes: Iterable[str]
     ) -> tuple[str, list[Candidate]] | None:
-        """Return the best node and victims: first by fewest victims that fit nowhere else, then by `rank_victims`."""
+        """Return the best node and victims. Prefer fewer victims that fit on no other node, then use `rank_victims`."""
         best: tuple[tuple[object, ...], str, list[Candidate]] | None = None
         for node in nodes:
             victims = self._find(pending, request, node)
@@ -164,7 +164,7 @@ class Planner:
         return None if best is None else best[1:]
 
     def _find(self, pending: Pending, request: PodRequest, node: str) -> list[Candidate] | None:
-        """Return the victims on a node; None if permitted evictions do not help."""
+        """Return the victims on a node; None if the pod does not fit after permitted evictions."""
         entry = self._cluster.ledger.find_node(node)
         if entry is None or entry.problem is not None:
             return None
@@ -190,7 +190,7 @@ class Planner:
         return find_rule(pod, self._cluster.pods.get(pod.ref.uid), waiting, self._cluster.budgets)
 
     def _explain(self, waiting: CardPod, nodes: Iterable[str]) -> str:
-        """Return the reason why evictions do not help, with the rules that forbid some evictions."""
+        """Return the reason why evictions do not make a pod fit, including the rules that prevent evictions."""
         bound = (pod for node in nodes for pod in self._cluster.feed.list_bound(node))
         refusals = list_refusals((pod, self._find_rule(pod, waiting) or self._find_bar(pod, waiting)) for pod in bound)
         return "no permitted evictions would free its cards" + (f" ({refusals})" if refusals else "")
@@ -207,11 +207,11 @@ class Planner:
 
     @staticmethod
     def _must_stay(victim: Candidate, trial: _Trial, pod: CardPod) -> bool:
-        """Return whether a pod must stay, because it may only be moved, but fits on no other node."""
+        """Return whether a pod must not be evicted, because it may only be moved, but fits on no other node."""
         return victim.uid not in trial.placed and (victim.priority >= pod.priority or not pod.preempts)
 
     def _try(self, pending: Pending, request: PodRequest, node: str, victims: Iterable[Candidate]) -> _Trial | None:
-        """Evict the victims in the ledger, then place the pod and the replacements of the victims."""
+        """Evict the victims in the ledger, then place the pod and all replacements; None if the pod does not fit."""
         ledger, trial = self._cluster.ledger, _Trial()
         bound = {each.ref.uid: each for each in self._cluster.feed.list_bound(node)}
         for victim in victims:
@@ -247,7 +247,7 @@ class Planner:
         return True
 
     def _list_suiting(self, uid: str) -> list[str]:
-        """Return the names of the nodes that are suitable for a pod, regardless of their cards, in order."""
+        """Return the names of the nodes that are suitable for a pod, regardless of their cards, sorted."""
         cluster, pod = self._cluster, self._cluster.pods[uid]
         found = []
         for name in sorted(cluster.nodes):

@@ -1,4 +1,4 @@
-"""Reader of the cluster data that a plan needs."""
+"""Reader of the cluster data that is required for a plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from accelkit.vendors.dialect import Dialect
 from accelkit.vendors.dialects import list_served_dialects, load_dialects, load_usable_dialects
 from accelkit.vendors.pod_reading import PodReader
 
-# The maximum number of labels of a pod that are stored for disruption budgets. Real pods have fewer labels.
+# The maximum number of labels to store for each pod, for disruption budgets. Real pods have fewer labels.
 _MOST_LABELS: Final = 256
 
 
@@ -33,11 +33,11 @@ class ReadCluster:
     """The data of a cluster for a plan.
 
     Attributes:
-        ledger: the ledger, which only the plan uses, so that the planner may modify it.
-        feed: the feed of this ledger, with the waiting pods.
+        ledger: the ledger. Only the planner uses it, so that the planner can modify it.
+        feed: the feed of this ledger, which contains the pending pods.
         nodes: the nodes, by name.
-        pods: the pods with cards, by UID.
-        unread: the scheduling conditions of these pods that only kube-scheduler can evaluate, by UID.
+        pods: the pods that use or request cards, by UID.
+        unread: the scheduling conditions of these pods that only kube-scheduler can evaluate, by pod UID.
         budgets: the disruption budgets.
     """
 
@@ -54,9 +54,9 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
     Args:
         api: an open client.
-        named: the dialects in which to read pods; empty for the dialects that the agents serve and those of the
-            assignments on bound pods.
-        rules: the sharing rules, or None.
+        named: the dialects that are used to read pods. If it is empty, these are the dialects that the agents serve and
+            the dialects of the assignments on bound pods.
+        rules: the sharing rules; None if there are none.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -86,7 +86,7 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
 
 
 class _PodReading:
-    """Data about pods, recorded before most fields of each pod are discarded.
+    """Data about pods, which is recorded before most fields of each pod are discarded.
 
     Attributes:
         written: the names of the dialects in which bound pods have assignments.
@@ -100,7 +100,7 @@ class _PodReading:
         self._requested: dict[str, frozenset[str]] = {}
 
     def trim(self, pod: PlannedPod) -> None:
-        """Record the data of a pod that the plan needs, and remove all other data from the pod."""
+        """Record the data of a pod that is required for the plan, and remove all other data from the pod."""
         uid, labels = pod.metadata.uid, pod.metadata.labels
         self._conditions[uid] = list_unread_conditions(pod.spec, self._known)
         self._requested[uid] = self._known & find_requested_resources(pod.spec)
@@ -117,7 +117,7 @@ class _PodReading:
             pod.metadata.labels = labels
 
     def list_unread(self, known: frozenset[str]) -> dict[str, str]:
-        """Return the conditions that only kube-scheduler can evaluate, by UID, for the resources of this cluster."""
+        """Return the conditions that only kube-scheduler can evaluate, by pod UID, given the cluster's resources."""
         found = {}
         for uid, conditions in self._conditions.items():
             others = ["other resources"] if self._requested[uid] - known and "other resources" not in conditions else []
@@ -127,7 +127,7 @@ class _PodReading:
 
 
 def _find_unit(ledger: Ledger) -> int:
-    """Return the unit of most nodes, which is the cluster's unit. Nodes have other units only during a change."""
+    """Return the unit of most nodes, which is the unit of the cluster. Other units occur only during a unit change."""
     units = Counter(entry.inventory.unit_bytes for entry in ledger.list_nodes() if entry.inventory is not None)
     if not units:
         raise ServiceError("no node shares cards", next_step="list the nodes with cards by `accelkit inspect`")

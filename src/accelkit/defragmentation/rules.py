@@ -1,4 +1,4 @@
-"""Rules that forbid evicting a pod for a waiting pod, each with a sentence that describes the rule."""
+"""Rules that prevent the eviction of a pod in favor of a pending pod. A sentence describes each rule."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from accelkit.defragmentation.suitability import PlannedPod
 from accelkit.kube.disruptions.budgets import DisruptionBudgets
 from accelkit.vendors.pod_reading import CardPod
 
-# The maximum number of pods that are listed for each rule.
+# The maximum number of pods to list for each rule.
 _MOST_NAMED: Final = 3
 
 
 def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: DisruptionBudgets) -> str:
-    """Return the rule that forbids evicting a bound pod for a waiting pod; empty if the eviction is permitted.
+    """Return the rule that prevents the eviction of a bound pod for a pending pod; empty if the eviction is permitted.
 
     Args:
         pod: the bound pod.
-        read: the same pod with its other fields; None if they were not read.
-        waiting: the waiting pod.
+        read: the same pod with additional fields; None if these fields were not read.
+        waiting: the pending pod.
         budgets: the current disruption budgets.
     """
     if read is None:
@@ -36,7 +36,7 @@ def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: 
 
 
 def list_refusals(pods: Iterable[tuple[CardPod, str]]) -> str:
-    """Return the rules that forbid evictions, each with some of the affected pods; empty if there are none."""
+    """Return a text with the rules that prevent evictions, and some of the affected pods; empty without rules."""
     by_rule: dict[str, list[str]] = {}
     for pod, rule in pods:
         if rule:

@@ -1,6 +1,6 @@
-"""The check whether a node is suitable for a pod, based on fields of both objects, regardless of cards.
+"""Check of whether a node is suitable for a pod, regardless of cards, based on fields of the Node and the Pod.
 
-kube-scheduler evaluates further conditions. The plan skips pods with conditions that this module does not support.
+kube-scheduler evaluates additional conditions. The plan skips pods with conditions that this module does not support.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ class _PlannedSpec(ConditionedSpec, rename="camel"):
 
 
 class PlannedPod(Pod):
-    """A pod with its owners and its constraints on nodes."""
+    """A pod with its owners and its node constraints."""
 
     metadata: OwnedMeta
     spec: _PlannedSpec = msgspec.field(default_factory=_PlannedSpec)
 
     @property
     def replaced(self) -> bool:
-        """Whether a controller would replace the pod. A static pod is owned by its node, which is not a controller."""
+        """Whether a controller would replace the pod. A static pod has its node as owner, which is not a controller."""
         return bool(self.metadata.list_controllers() - {"Node"})
 
     @property
     def grouped(self) -> bool:
-        """Whether the pod declares that it belongs to a group."""
+        """Whether the pod specifies that it belongs to a pod group."""
         return names_group(self.metadata.labels or {}, self.spec.scheduling_group)
 
     def suits(self, node: SchedulingNode, room: HostAmounts) -> bool:
         """Return whether a node is suitable for the pod.
 
         Args:
-            node: the current node.
-            room: the free CPU and memory of its host.
+            node: the current state of the node.
+            room: the free CPU and memory of the host.
         """
         if not has_labels(node.metadata.labels or {}, self.spec.node_selector or {}):
             return False

@@ -1,1 +1,1 @@
-"""Example manifests for GKM's custom resources, generated from five options and named like GKM's examples."""
+"""Example manifests for GKM's custom resources, which are generated from five options. Their names are as in GKM."""

@@ -1,8 +1,8 @@
-"""Affinity, tolerations and node selectors from the user's files.
+"""Affinity, tolerations and node selectors from files of the user.
 
-A file contains YAML or JSON at any indentation: the value itself, the value as a field with its name, or a JSON patch
-that adds it. The value is checked against the fields that Kubernetes defines, because wrong indentation often results
-in a different but well-formed document.
+A file contains YAML or JSON with any indentation: the value, a field with this value, or a JSON patch that adds the
+value. The value is validated against the fields in the Kubernetes API, because wrong indentation often results in a
+document that is well-formed, but has a different meaning.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from accelkit.yaml import load_yaml
 
 @dataclass(frozen=True)
 class Custom:
-    """Replacements for the affinity, tolerations and node selectors of an example; None keeps the example's value.
+    """Replacements for the affinity, tolerations and node selectors in an example. None keeps the value in the example.
 
     Attributes:
-        affinity: the affinity of the cache's podTemplate and of all workloads.
-        tolerations: the tolerations of the cache's podTemplate and of all workloads.
-        node_selectors: the node selectors of the first, second and third workload.
+        affinity: the affinity for the podTemplate of the cache and for all workloads.
+        tolerations: the tolerations for the podTemplate of the cache and for all workloads.
+        node_selectors: the node selectors for the first, second and third workload.
     """
 
     affinity: Mapping[str, Any] | None = None
@@ -88,7 +88,7 @@ class _Toleration(_Strict, rename="camel"):
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of a pod's spec that a file may contain, with its type and a description of the expected value."""
+    """A field of a pod spec that a file may contain, with its type and a description of the expected value."""
 
     name: str
     type: Any
@@ -112,7 +112,7 @@ def read_custom(
     """Return the values from the given files.
 
     Raises:
-        ExampleError: a file cannot be read or is invalid. The message contains the file, the variable and the expected
+        ExampleError: a file cannot be read or is invalid. The message contains the path, the variable and the expected
             value.
     """
     first, second, third = (

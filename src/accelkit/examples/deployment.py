@@ -1,4 +1,4 @@
-"""Deployment of examples to a cluster: apply objects in order, or delete them in reverse order, within a deadline."""
+"""Deployment of examples to a cluster: apply objects in order, or delete them in reverse order, within a time limit."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _PLURALS: Final[Mapping[str, str]] = MappingProxyType(
         "ClusterGKMCache": "clustergkmcaches",
     }
 )
-# The order of deletion. Caches follow the workloads, because a cache keeps its finalizer while its claim is in use.
-# Namespaces are last, because deleting a namespace deletes all objects in it.
+# The order of deletion. Caches are deleted after the workloads, because a cache has a finalizer while its claim is in
+# use. Namespaces are deleted last, because the deletion of a namespace deletes all objects in the namespace.
 _REMOVAL: Final = (
     frozenset({"Pod", "DaemonSet"}),
     frozenset({"GKMCache", "ClusterGKMCache"}),
@@ -42,7 +42,7 @@ _REMOVAL: Final = (
 
 
 class ObjectOutcome(StrEnum):
-    """The outcome for an object, or the outcome predicted by a dry run."""
+    """The result for an object, or the result that a dry run predicts."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -53,7 +53,7 @@ class ObjectOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """An object, as `Kind namespace/name`, with its outcome."""
+    """An object, as `Kind namespace/name`, and its result."""
 
     object: str
     outcome: ObjectOutcome
@@ -81,17 +81,18 @@ class _Remaining(NamedTuple):
 async def deploy(
     api: ApiClient, objects: Sequence[Object], *, seconds: float, dry_run: bool = False
 ) -> list[ObjectChange]:
-    """Apply objects in order as the field manager `accelkit-examples`. Do not wait for pods to run.
+    """Apply objects in order, with the field manager `accelkit-examples`. Do not wait until pods are running.
 
     Args:
         api: an open client.
-        objects: the objects, with each namespace before the objects in it.
-        seconds: the deadline for all objects.
-        dry_run: whether to only report the changes. Existing objects are sent to the API server as a dry run.
+        objects: the objects. Each namespace must precede the objects in the namespace.
+        seconds: the time limit for all objects.
+        dry_run: whether to report the changes without making them. For existing objects, the API server performs a dry
+            run.
 
     Raises:
-        ExampleError: the cluster does not serve GKM's kinds and nothing was created, or the deadline passed.
-        ApiError: the API server rejected an object or did not respond. Earlier objects remain.
+        ExampleError: the cluster does not serve GKM's kinds, and nothing was created. Or the time limit was exceeded.
+        ApiError: the API server rejected an object or did not respond. Earlier objects are not deleted.
     """
     changes: list[ObjectChange] = []
     try:
@@ -114,7 +115,7 @@ async def undeploy(
     """Delete objects, workloads first and namespaces last, and wait until they are deleted.
 
     Raises:
-        ExampleError: objects still exist at the deadline. The message lists the objects and their finalizers.
+        ExampleError: objects still exist after the time limit. The message lists the objects and their finalizers.
         ApiError: the API server rejected a request or did not respond.
     """
     remaining: dict[str, _Remaining] = {}
@@ -131,7 +132,7 @@ async def undeploy(
                     if stored and not dry_run:
                         remaining[_name_object(each)] = _Remaining(_build_path(each), stored)
                 for path, _ in remaining.values():
-                    # With foreground deletion, a DaemonSet remains until its pods are deleted.
+                    # With foreground deletion, a DaemonSet exists until its pods are deleted.
                     await delete_if_present(api, path, {"propagationPolicy": "Foreground"})
                 await _wait_until_gone(api, remaining)
     except TimeoutError as exc:
@@ -158,7 +159,8 @@ async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> ObjectOutcom
     before = await _read_stored(api, path)
     if before is None and dry_run:
         return ObjectOutcome.CREATED
-    # Force conflicts, because objects with these names belong to the examples. Reject unknown fields.
+    # Force conflicts, because objects with these names belong to the examples. Let the API server reject unknown
+    # fields.
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
     answer = await _patch(api, path, item, query | ({"dryRun": "All"} if dry_run else {}))
     if before is None:
@@ -172,7 +174,7 @@ async def _patch(api: ApiClient, path: str, item: Object, query: Mapping[str, st
         try:
             return await api.patch(path, item, kind="apply", query=query)
         except ApiError as exc:
-            # The API server rejects a pod until the service account of its new namespace exists.
+            # In a new namespace, the API server rejects pods until the service account exists.
             if not exc.forbidden or "service account" not in exc.message:
                 raise
         await asyncio.sleep(_POLL_SECONDS)

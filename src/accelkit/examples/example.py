@@ -1,7 +1,7 @@
-"""An example, defined by five options, and the names that are derived from the options.
+"""An example, which five options define, and the names that are derived from these options.
 
-The option values, names and predefined sets are the same as in GKM's examples, so that each tool can find and remove
-the objects that the other tool created. Users may write the scope in long form; names contain the short form.
+The option values, names and predefined sets are the same as in GKM's examples. Therefore, each tool can find and remove
+objects that were created by the other tool. Users may specify the scope in long form. Names contain the short form.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Scope(StrEnum):
 
 
 class Gpu(StrEnum):
-    """The platform for which the kernels were compiled."""
+    """The platform for which the kernels in the cache were compiled."""
 
     CUDA = "cuda"
     ROCM = "rocm"
 
 
 class CosignVersion(StrEnum):
-    """The major version of cosign, which determines the format of the image's signature."""
+    """The major version of cosign, which determines the signature format of the image."""
 
     V2 = "v2"
     V3 = "v3"
@@ -62,7 +62,7 @@ SCOPE_WORDS: Final[Mapping[str, Scope]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Example:
-    """One example: a cache and three workloads that use it."""
+    """An example, which consists of a cache and three workloads that use the cache."""
 
     access: Access
     scope: Scope
@@ -72,7 +72,7 @@ class Example:
 
     @property
     def suffix(self) -> str:
-        """Return the suffix of the object names without the environment, such as `rwo-ns-rocm-v2`."""
+        """Return the suffix of object names, such as `rwo-ns-rocm-v2`. It does not contain the environment."""
         return f"{self.access}-{self.scope}-{self.gpu}-{self.cosign}"
 
     @property
@@ -88,7 +88,7 @@ class Example:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return the namespaces: two for a ClusterGKMCache, otherwise one."""
+        """Return the namespaces: two namespaces for a ClusterGKMCache, otherwise one namespace."""
         count = 2 if self.scope is Scope.CLUSTER else 1
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 

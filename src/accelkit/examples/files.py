@@ -1,4 +1,4 @@
-"""Example files: one YAML file for each example, named after its options."""
+"""Example files: one YAML file for each example. The name of a file contains the options of the example."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from accelkit.errors import ExampleError
 from accelkit.examples.example import ALL_EXAMPLES, Example
 from accelkit.examples.objects import Object
 
-# kubectl reads YAML 1.1, in which these words and many values that begin with a digit are not strings.
+# kubectl reads YAML 1.1. In YAML 1.1, these words and many values that start with a digit are not strings.
 _PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[a-z/][\w./:-]*", re.IGNORECASE)
 
 
 class _Representer(RoundTripRepresenter):
-    """Representer that writes strings for both YAML 1.1 and 1.2, and writes repeated values in full."""
+    """Representer whose strings have the same meaning in YAML 1.1 and 1.2, and which does not use aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel.yaml's signature
         return True
@@ -35,7 +35,7 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def render(objects: Sequence[Object]) -> str:
-    """Return objects as a stream of YAML documents, in order. The output is deterministic."""
+    """Return objects as a sequence of YAML documents, in order. The output is deterministic."""
     yaml = YAML()
     yaml.Representer = _Representer
     yaml.default_flow_style = False
@@ -47,7 +47,7 @@ def render(objects: Sequence[Object]) -> str:
 
 
 def write_example(text: str, example: Example, folder: Path) -> Path:
-    """Write the text of an example to a folder, which is created if missing; return the path of the file.
+    """Write the text of an example to a file; return the path of the file. The folder is created if necessary.
 
     Raises:
         ExampleError: the file cannot be written.
@@ -64,12 +64,12 @@ def write_example(text: str, example: Example, folder: Path) -> Path:
 
 
 def find_example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Return the files in a folder that are named like examples, sorted; empty if the folder is missing."""
+    """Return the files in a folder whose names are names of examples, sorted; empty if the folder does not exist."""
     return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
 
 
 def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Delete only the files of examples in a folder; return the paths of the deleted files.
+    """Delete the files of examples in a folder, and no other files; return the paths of the deleted files.
 
     Raises:
         ExampleError: a file cannot be deleted.

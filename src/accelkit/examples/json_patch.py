@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902) for one field of a pod's spec, regardless of the kind of object that they patch."""
+"""JSON patches (RFC 6902) for a field of a pod spec, regardless of the kind of the patched object."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def is_patch(document: Any) -> bool:
 
 
 def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
-    """Return the value of the field after these operations, which must not change another field.
+    """Return the value of the field after these operations. The operations must not change other fields.
 
-    The path may point to the field in any object, such as `/spec/affinity` or `/spec/template/spec/affinity`. Values
-    may be added to the field one at a time, with `…/tolerations/-` or `…/nodeSelector/<label>`.
+    The path may refer to the field in any object, such as `/spec/affinity` or `/spec/template/spec/affinity`. It is
+    possible to add single values to the field, with `…/tolerations/-` or `…/nodeSelector/<label>`.
 
     Raises:
-        ValueError: an operation does not add a value to the field. The message contains the operation.
+        ValueError: an operation does not add a value to the field. The message contains this operation.
     """
     value: Any = None
     for operation in operations:

@@ -1,10 +1,10 @@
-"""The Kubernetes objects of an example: namespaces, the cache, and its workloads, in this order.
+"""The Kubernetes objects of an example, in this order: the namespaces, the cache and the workloads.
 
-The objects are equal to those in GKM's examples, with these intended differences:
+The objects are the same as in GKM's examples, with these intended differences:
 
-* For Node Feature Discovery, the affinity also matches labels that contain only the vendor or AMD's accelerator class,
-  and workloads tolerate the taint of AMD or NVIDIA.
-* Only the workloads have the init container for kind, because GKM's podTemplate has no field for init containers.
+* For Node Feature Discovery, the affinity also matches labels that contain only the vendor, and labels that contain
+  AMD's accelerator class. The workloads also tolerate the taint for AMD's or NVIDIA's GPUs.
+* Only the workloads have the init container for kind, because GKM's podTemplate does not support init containers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ _CACHE_FOLDER: Final = "/cache"
 _USER: Final = 1000
 _PERMISSIONS: Final = f"chown -R {_USER}:{_USER} {_CACHE_FOLDER} && chmod -R 775 {_CACHE_FOLDER}"
 
-# Requests that GKM's webhook gives each pod the claim of its node.
+# This annotation requests that GKM's webhook replaces the claim in each pod with the claim for the pod's node.
 _OWN_CLAIM: Final = MappingProxyType({"gkm.io/pvc-mutation": "true"})
 
-# Node Feature Discovery names a PCI device by class and vendor or, in a common configuration, only by vendor.
+# The labels from Node Feature Discovery contain the class and vendor of a PCI device or, in a common configuration,
+# only the vendor.
 _PCI_LABELS: Final[Mapping[Gpu, Sequence[str]]] = MappingProxyType(
     {
         Gpu.CUDA: ("pci-0300_10de", "pci-0302_10de", "pci-10de"),
@@ -46,7 +47,7 @@ def build_objects(example: Example, custom: Custom = NO_CUSTOM) -> list[Object]:
 
     Args:
         example: the example.
-        custom: affinity, tolerations and node selectors that replace those of the example's environment.
+        custom: the affinity, tolerations and node selectors that replace the values for the environment of the example.
     """
     workload = _build_daemon_set if example.access is Access.RWO else _build_pod
     return [
@@ -108,7 +109,7 @@ def _build_daemon_set(example: Example, custom: Custom, number: int) -> Object:
 
 
 def _choose_namespace(example: Example, number: int) -> str:
-    # The first two workloads share a namespace. The third workload uses the second namespace, if it exists.
+    # The first two workloads are in the first namespace. The third workload is in the second namespace, if it exists.
     return example.namespaces[-1 if number == WORKLOADS else 0]
 
 
@@ -137,7 +138,7 @@ def _build_pod_spec(example: Example, custom: Custom, number: int) -> Object:
 
 
 def _build_permissions_fix(mount: Object) -> Object:
-    # On kind, the folder belongs to root, so the workload cannot read it.
+    # On kind, the folder belongs to root, so the workload does not have permission to read it.
     return {
         "name": "fix-permissions",
         "image": _WORKLOAD_IMAGE,
@@ -152,7 +153,7 @@ def _build_affinity(example: Example, custom: Custom) -> Object:
         return {"affinity": custom.affinity}
     if example.environment is not Environment.NFD:
         return {}
-    # A node must match at least one term, and all expressions of this term.
+    # A node must match at least one term. To match a term, it must match all expressions in the term.
     terms = [
         {"matchExpressions": [{"key": f"feature.node.kubernetes.io/{device}.present", "operator": "Exists"}]}
         for device in _PCI_LABELS[example.gpu]
@@ -179,6 +180,7 @@ def _build_node_selector(example: Example, custom: Custom, number: int) -> Objec
     if chosen is not None:
         return {"nodeSelector": chosen}
     if example.environment is Environment.KIND and example.access is Access.RWO and number > 1:
-        # GKM's kind cluster has a worker with the label value true and a worker with false, and a DaemonSet for each.
+        # In GKM's kind cluster, the label value is true on one worker and false on the other, with one DaemonSet for
+        # each worker.
         return {"nodeSelector": {"gkm-test-node": "true" if number == 2 else "false"}}  # noqa: PLR2004 - the second
     return {}

@@ -1,4 +1,4 @@
-"""Checks of memory accounting: cards whose shares exceed their memory, and cards that are nearly full."""
+"""Checks of the accounting: cards whose shares exceed their memory, and cards that are nearly full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.units import format_bytes
 
 
 class FindingKind(StrEnum):
-    """Kinds of findings."""
+    """Kinds of findings in the accounting."""
 
     OVER_CAPACITY = "over_capacity"
     SHARED_WHOLE_CARD = "shared_whole_card"
@@ -22,7 +22,7 @@ class FindingKind(StrEnum):
 
 
 class AccountingFinding(msgspec.Struct, frozen=True):
-    """A problem in the accounting, with the amounts of the card."""
+    """A problem in the accounting of a card, with the amounts of the card."""
 
     node: str
     card: str
@@ -34,11 +34,12 @@ class AccountingFinding(msgspec.Struct, frozen=True):
 
 
 def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[AccountingFinding]:
-    """Return the problems in the accounting of a cluster, in the order of nodes and cards.
+    """Return the problems in the accounting of a cluster, ordered by node and card.
 
     Args:
         inspection: the state of the cluster according to the ledger or the API server.
-        min_free_bytes: the minimum free memory of a card. A card with less is also a finding; 0 disables this check.
+        min_free_bytes: the minimum free memory of a card. A card with less free memory results in a finding. 0 disables
+            this check.
     """
     findings: list[AccountingFinding] = []
     for node in inspection.nodes:
@@ -64,7 +65,7 @@ def _check_card(node: InspectedNode, card: CardView, min_free_bytes: int) -> lis
         return [AccountingFinding(node.name, card.id, FindingKind.UNKNOWN_CARD, message, *figures)]
     found: list[AccountingFinding] = []
     if card.memory_bytes is None:
-        # The size of the memory is unknown, so the check is not possible.
+        # The memory size is unknown, so the check is not possible.
         pass
     elif card.used_bytes > card.capacity_bytes:
         message = f"{where} has {format_bytes(card.capacity_bytes)}, but its shares use {format_bytes(card.used_bytes)}"

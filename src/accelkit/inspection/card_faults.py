@@ -1,8 +1,7 @@
-"""Detection of faults in a node's inventory: of cards, of drivers, and of the kernel for which a driver was chosen.
+"""Detection of faults in a node's inventory: card faults, driver faults, and drivers for a different kernel.
 
-The node agent writes the reason why a card is unhealthy as a sentence from `accelkit.node.health`. This module
-recognizes the sentences about drivers by their wording. A test compares these patterns with the sentences that the
-agent writes.
+The node agent reports the reason why a card is unhealthy as a sentence from `accelkit.node.health`. This module
+identifies sentences about drivers with patterns. A test compares these patterns with the sentences of the agent.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from accelkit.texts import list_some
 
 _UNBOUND: Final = re.compile(
     r"the driver \S+ is no longer bound to the card|the driver \S+ is bound to the card(?: instead of |, which is not)"
-    # Agents of former releases write these sentences.
+    # Agents of previous releases use these sentences.
     r"|the driver \S+ is not bound to it any more|the driver \S+ has taken it from |the driver \S+ has it, which is not"
     r"|the device nodes of card \S+ are not known"
 )
 
-# Patterns of sentences about a vendor's library: the library is missing, or it exists but returns no data.
+# Patterns for sentences about a vendor's library: the library is missing, or it exists but does not return data.
 _MISSING: Final = re.compile(r"library \S+ of (\S+) is missing")
 _UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
 
 
 class CardFaultCode(StrEnum):
-    """Codes of faults; docs/reference/stage-reasons.md explains each."""
+    """Codes of faults. The page docs/reference/stage-reasons.md explains each code."""
 
     DRIVER_MISSING = "DriverMissing"
     KERNEL_DRIVER_MISMATCH = "KernelDriverMismatch"
@@ -45,11 +44,11 @@ class CardFaultCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardFinding:
-    """A fault of a node's cards, or missing data about them.
+    """A fault of a node's cards, or the lack of data about the cards.
 
     Attributes:
         evidence: the facts, as a sentence.
-        known: whether the fault is certain; False if the data is insufficient to decide.
+        known: whether the fault is certain. It is false if the data is insufficient for a decision.
     """
 
     code: CardFaultCode
@@ -58,7 +57,7 @@ class CardFinding:
 
 
 def find_driver_fault(inventory: Inventory) -> CardFinding | None:
-    """Return the fault of the cards without their vendor's driver; None if all cards have their driver."""
+    """Return the fault of cards that do not use their vendor's driver; None if all cards use this driver."""
     unbound = [card for card in _list_unwell(inventory) if _UNBOUND.search(card.health_reason)]
     return CardFinding(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
 
@@ -68,8 +67,9 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFi
 
     Args:
         inventory: the inventory of the node.
-        kernel: the release of the running kernel; empty if it is unknown.
-        chosen: the kernel for which accelkit chose the driver, as a label value; empty if accelkit chose none.
+        kernel: the release of the running kernel; empty if unknown.
+        chosen: the kernel for which accelkit selected the driver, as a label value; empty if accelkit did not select a
+            driver.
     """
     if is_for_another_kernel(chosen, kernel):
         evidence = f"the driver was chosen for kernel {chosen}, but the node runs kernel {kernel}"
@@ -85,12 +85,12 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFi
 
 
 def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str:
-    """Return the driver version of the healthy cards, or the reason why it is unknown, as part of a sentence.
+    """Return a phrase with the driver versions of the cards, or with the reason why the driver version is unknown.
 
     Args:
         inventory: the inventory of the node.
-        versions: the driver versions according to the state of the node; empty if no driver reports its version.
-        kernel: the release of the running kernel; empty if it is unknown.
+        versions: the driver versions in the state of the node; empty if no driver reports its version.
+        kernel: the release of the running kernel; empty if unknown.
     """
     if versions:
         return f"driver {versions}"
@@ -111,9 +111,9 @@ def _judge_health(inventory: Inventory) -> CardFinding | None:
 
 
 def _find_several_versions(inventory: Inventory) -> str:
-    """Return the vendors whose cards report different driver versions, as part of a sentence.
+    """Return a phrase about the vendors whose cards report different driver versions; empty if there are none.
 
-    A kernel runs only one version, so different versions mean that a library does not match the driver.
+    A kernel can use only one version, so different versions indicate that a library does not match the driver.
     """
     versions: defaultdict[str, set[str]] = defaultdict(set)
     for card in inventory.cards:
@@ -128,9 +128,9 @@ def _list_unwell(inventory: Inventory) -> Iterator[Card]:
 
 
 def _list_silent(inventory: Inventory) -> Iterator[str]:
-    """Yield the cards whose vendor's library exists but does not report a driver version.
+    """Yield the IDs of cards whose vendor's library exists, but does not report a driver version.
 
-    Cards without a library are not included, because some cards need only the kernel's driver.
+    Cards without a library are not included, because some cards require only the kernel driver.
     """
     vendors = {vendor for problem in inventory.library_problems if (vendor := _read_vendor(_UNANSWERED, problem))}
     return (card.id for card in inventory.cards if not card.driver_version and card.vendor in vendors)

@@ -1,4 +1,4 @@
-"""Client that requests the ledger and simulations from the extender."""
+"""Client that requests the ledger data and simulations from the extender."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from accelkit.inspection.simulation import Simulation, SimulationQuestion
 _Answer = TypeVar("_Answer")
 
 _SECONDS = 15
-# A simulation runs at low priority, so that it does not delay kube-scheduler.
+# A long timeout, because the extender processes simulations at low priority, so that they do not delay kube-scheduler.
 _QUESTION_SECONDS = 60
 INSPECT_API_HINT = "use `accelkit inspect --from-api` to list free cards"
 
@@ -31,7 +31,7 @@ EXTENDER_SERVICE: Final = "accelkit-extender"
 
 
 def extender_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for connections to the extender, except `--extender`."""
+    """Add the options for connections to the extender to a command, except `--extender`."""
     for option in (
         click.option(
             "--service",
@@ -60,7 +60,7 @@ class Address:
 
 
 async def query_extender(at: Address, node: str | None) -> Inspection:
-    """Return the ledger of an extender, for one node or all nodes.
+    """Return the ledger data of an extender, for one node or for all nodes.
 
     Raises:
         ServiceError: the extender does not respond, or its response is invalid.
@@ -111,10 +111,10 @@ async def _request(
 def read_address(
     url: str | None, *, ca: Path | None, cert: Path | None, key: Path | None, server_name: str | None
 ) -> Address | None:
-    """Return the extender's address from the options; None if the URL is not set.
+    """Return the address of the extender from the options; None if the URL is not set.
 
     Raises:
-        ConfigurationError: the certificates cannot be used, or are set without an extender.
+        ConfigurationError: the certificates cannot be used, or are set without the URL of an extender.
     """
     if url:
         return Address(url, load_tls(ca, cert, key), server_name)
@@ -134,7 +134,7 @@ def is_loopback(url: str) -> bool:
 
 
 def load_tls(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """Return the TLS context for the given files; None without files.
+    """Return the TLS context for the given files; None if no files are given.
 
     Raises:
         ConfigurationError: the files cannot be used.

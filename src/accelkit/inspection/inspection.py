@@ -1,4 +1,4 @@
-"""Data of inspections: cards, shares and pods, as returned by `GET /inspect` and `accelkit inspect -o json`."""
+"""Data of inspections: cards, shares and pods, in the format of `GET /inspect` and `accelkit inspect -o json`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSPECTION_VERSION = 1
 
 
 class ShareView(msgspec.Struct, frozen=True):
-    """The part of a card that one container holds. `stage` is claimed, reserved, bound or confirmed."""
+    """The share of a card that is allocated to a container. `stage` is claimed, reserved, bound or confirmed."""
 
     namespace: str
     pod: str
@@ -42,11 +42,13 @@ class CardView(msgspec.Struct, frozen=True):
     """A card and its shares.
 
     Attributes:
-        capacity_bytes: the limit for the sum of all shares: `memory_factor` times the memory that can be shared.
+        capacity_bytes: the limit for the sum of all shares, which is `memory_factor` times the memory that can be
+            shared.
         used_bytes: the memory that is charged to the pods. It is less than the sum of their shares if containers reuse
             the devices of an init container.
-        enforcement: the mechanism that limits containers to the memory of their shares; empty if limits are advisory.
-        known: whether the inventory lists the card. It is false for a card that only pods refer to.
+        enforcement: the mechanism that limits containers to the memory of their shares; empty if the limits are
+            advisory.
+        known: whether the inventory contains the card. It is false for a card to which only pods refer.
     """
 
     id: str
@@ -70,9 +72,9 @@ class CardView(msgspec.Struct, frozen=True):
 
 
 class CardSetView(msgspec.Struct, frozen=True):
-    """A container that holds several cards, with the links between them.
+    """A container to which several cards are allocated, and the links between the cards.
 
-    `links` contains the number of pairs of cards for each kind of link, strongest first. It is empty if the links are
+    `links` contains the number of card pairs for each kind of link, strongest link first. It is empty if the links are
     unknown.
     """
 
@@ -85,7 +87,7 @@ class CardSetView(msgspec.Struct, frozen=True):
 
 
 class UnassignedPodView(msgspec.Struct, frozen=True):
-    """A pod that holds cards on a node, but has no assignment with their IDs."""
+    """A pod that uses cards on a node, but does not have an assignment with the card IDs."""
 
     namespace: str
     pod: str
@@ -96,7 +98,7 @@ class UnassignedPodView(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Totals over several cards."""
+    """Total amounts of several cards."""
 
     cards: int
     capacity_bytes: int
@@ -108,10 +110,10 @@ class InspectedNode(msgspec.Struct, frozen=True):
     """A node.
 
     Attributes:
-        state: "shared", "unknown" (the inventory is invalid, see `problem`) or "none" (no inventory).
+        state: "shared", "unknown" (the inventory is invalid; see `problem`) or "none" (the node has no inventory).
         address: the IP address of the node; empty if it was not requested.
-        former_units: the former units in which pods got devices.
-        sets: the containers that hold several cards.
+        former_units: the former units in which devices were allocated to pods.
+        sets: the containers to which several cards are allocated.
     """
 
     name: str
@@ -136,7 +138,7 @@ class Inspection(msgspec.Struct, frozen=True):
 
 
 def view_node(entry: NodeEntry) -> InspectedNode:
-    """Return the view of one node."""
+    """Return the view of a node."""
     shares: dict[str, list[ShareView]] = {}
     for held in _sort(entry.holdings.values()):
         for card, share in _shares(held):
@@ -157,17 +159,17 @@ def view_node(entry: NodeEntry) -> InspectedNode:
 
 
 def is_worth_showing(node: InspectedNode) -> bool:
-    """Return whether lists include the node, because it has cards or pods that hold cards."""
+    """Return whether lists include a node. They include nodes that have cards, or pods that use cards."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
 def view(entries: Iterable[NodeEntry]) -> Inspection:
-    """Return the views of all nodes that have cards or pods that hold cards."""
+    """Return an inspection of all nodes that have cards, or pods that use cards."""
     return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
 def assemble(nodes: Sequence[InspectedNode], unit_bytes: int | None = None) -> Inspection:
-    """Return an inspection of these nodes with totals. Without `unit_bytes`, use the unit of the first node."""
+    """Return an inspection of these nodes with totals. Without `unit_bytes`, use the first unit among the nodes."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),
         sum(node.totals.capacity_bytes for node in nodes),
@@ -178,7 +180,7 @@ def assemble(nodes: Sequence[InspectedNode], unit_bytes: int | None = None) -> I
 
 
 async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspection:
-    """Read nodes and pods from the API server, and return an inspection like that of the extender's ledger.
+    """Read nodes and pods from the API server; return an inspection like the inspection from the extender's ledger.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -188,7 +190,7 @@ async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspect
 
 
 async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Inspection, tuple[Dialect, ...]]:
-    """Return the result of `inspect_cluster` and the dialects in which the pods were read.
+    """Return the result of `inspect_cluster`, and the dialects that were used to read the pods.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -275,7 +277,7 @@ def _problem(entry: NodeEntry) -> str:
     if entry.problem is None:
         return ""
     sentence = load_own_dialect("native").format_misfit(entry.problem)
-    # Do not append the detail if the sentence already contains it. This also covers an empty detail.
+    # Do not append the detail if the sentence already contains it, or if it is empty.
     return sentence if entry.problem.detail in sentence else f"{sentence}: {entry.problem.detail}"
 
 

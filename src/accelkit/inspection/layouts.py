@@ -1,6 +1,6 @@
-"""Tables in the formats of other tools, for scripts that parse their output.
+"""Tables in the formats of other tools, for scripts that parse the output of these tools.
 
-This module pads the cells itself, because its output must be identical to that of the other tool.
+This module does not use a table library, because its output must be identical to the output of the other tool.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _GAP = "  "
 
 
 def build_aliyun_table(inspection: Inspection) -> str:
-    """Return the table of `kubectl inspect gpushare`, with amounts in units of memory and one column for each card."""
+    """Return a table like `kubectl inspect gpushare`, with amounts in units of memory and one column for each card."""
     unit = inspection.unit_bytes or 2**30
     most = max((len(node.cards) for node in inspection.nodes), default=0)
     name = format_unit(unit)

@@ -1,4 +1,4 @@
-"""Client of the extender that uses the API server's service proxy, so that it needs only a kubeconfig."""
+"""Client for the extender that uses the service proxy of the API server. It requires only a kubeconfig file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import UNREADABLE
 from accelkit.kube.paths import build_collection_path, build_object_path
 
-# The minimum lifetime of a token that the API server issues, and the age at which the client requests a new token.
+# The shortest token lifetime that the API server supports, and the age at which the client requests a new token.
 _TOKEN_SECONDS: Final = 600
 _RENEW_SECONDS: Final = 300
 _FROM_API: Final = "read from the API server with --from-api"
-# The status codes of an older extender that does not have this endpoint.
+# The status codes from an older extender that does not have this endpoint.
 _UNKNOWN_QUESTION: Final = frozenset({404, 405})
 
 _T = TypeVar("_T")
@@ -57,17 +57,17 @@ class _Deployment(msgspec.Struct):
 
 
 class ProxiedExtender:
-    """An extender behind the service proxy.
+    """Client for an extender behind the service proxy.
 
-    If the API server runs on this machine and the extender has no Service, as in the embedded cluster, the client uses
-    the loopback address from the extender's Deployment.
+    In the embedded cluster, the API server runs on this machine, and the extender does not have a Service. In this
+    case, the client uses the loopback address in the Deployment of the extender.
 
     Args:
         api: an open client of the API server.
-        namespace: the namespace in which accelkit runs.
-        service: the name of the extender's Service.
-        option: the option that sets the namespace, for error messages.
-        instead: the alternative that error messages suggest if the extender is unreachable.
+        namespace: accelkit's namespace.
+        service: the name of the Service of the extender.
+        option: the command-line option for the namespace, which error messages contain.
+        instead: the alternative that error messages suggest if the extender cannot be reached.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class ProxiedExtender:
         self._token, self._renew_at = "", 0.0
 
     async def query(self, node: str | None = None) -> Inspection:
-        """Return the ledger of the extender, for one node or all nodes.
+        """Return the ledger data of the extender, for one node or for all nodes.
 
         Raises:
-            NoExtenderError: the namespace has no extender.
+            NoExtenderError: the namespace does not contain an extender.
             ServiceError: a permission is missing, the extender does not respond, or its response is invalid.
         """
         path = f"{self._path}/inspect" + (f"/{quote(node, safe='')}" if node else "")
@@ -102,7 +102,7 @@ class ProxiedExtender:
         """Return the extender's simulation for a pod.
 
         Raises:
-            NoExtenderError: the namespace has no extender.
+            NoExtenderError: the namespace does not contain an extender.
             ServiceError: a permission is missing, the extender does not respond, or its response is invalid.
         """
         path = f"{self._path}/simulate"
@@ -153,7 +153,7 @@ class ProxiedExtender:
 
     def _explain(self, exc: ApiError) -> ServiceError:
         if exc.status and not exc.reason:
-            # The message comes from the extender.
+            # The extender has sent this message.
             return ServiceError(exc.message)
         if exc.not_found:
             return NoExtenderError(

@@ -1,4 +1,4 @@
-"""Request and response of the extender's `POST /simulate`."""
+"""Request and response for `POST /simulate` of the extender."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from accelkit.model.pod import PodRef
 from accelkit.model.request import ContainerRequest
 
 SIMULATION_VERSION: Final = 1
-# Large enough for a pod's limits and annotations, and thousands of node names.
+# This size is sufficient for a pod's limits and annotations, and thousands of node names.
 MAX_QUESTION_BYTES: Final = 256 * 1024
 MAX_WITHOUT: Final = 256
 
 
 class SimulationQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The request.
+    """The request for a simulation.
 
     Attributes:
-        pod: the pod from the API server, or only the fields that filter reads: limits, annotations, and the UID if the
-            pod exists.
-        nodes: names of the nodes to simulate; None for all nodes that share cards.
-        without: pods that the simulation treats as deleted, as UID or `NAMESPACE/NAME`.
+        pod: the pod from the API server, or only the fields that filter reads. These fields are the limits, the
+            annotations, and the UID if the pod exists.
+        nodes: the names of the nodes to simulate; None for all nodes that share cards.
+        without: the pods that are considered deleted in the simulation, as UIDs or `NAMESPACE/NAME`.
     """
 
     pod: PendingPod
@@ -41,9 +41,9 @@ class CardRefusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class CardSimulation(msgspec.Struct, frozen=True, gc=False):
-    """A card of a node on which the pod does not fit.
+    """A card in a node on which the pod does not fit.
 
-    `refusals` is empty if the card is sufficient for each container alone. `capacity_bytes` is None if the memory is
+    `refusals` is empty if each container by itself would fit on the card. `capacity_bytes` is None if the memory is
     unknown.
     """
 
@@ -59,10 +59,10 @@ class ChangeView(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         kind: the kind of change.
-        sentence: the change in words, without its node.
-        taken: IDs of the cards that the pod would get after the change; empty if unknown.
-        order: the key for sorting the changes of all nodes, smallest first.
-        proven: whether this is certainly the smallest change of its kind on this node.
+        sentence: a description of the change, without the node.
+        taken: the IDs of the cards that the pod would get after the change; empty if they are unknown.
+        order: the key that sorts the changes on all nodes, smallest first.
+        proven: whether this change is known to be the smallest change of its kind on this node.
     """
 
     kind: str
@@ -79,18 +79,18 @@ class ChangeView(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The result for one node.
+    """The result of a simulation for one node.
 
     Attributes:
-        fits: whether filter would accept the node.
-        score: the score from prioritize, 0 to 10; 0 if the pod does not fit.
+        fits: whether filter would return the node as suitable.
+        score: the score from prioritize, from 0 to 10; 0 if the pod does not fit.
         assignment: the shares that bind would choose for each container.
-        reason: the code of the reason why the pod does not fit.
-        sentence: the same reason, as the sentence that filter returns to kube-scheduler.
-        resolvable: whether the pod would fit after evictions from the node.
-        cards: the cards of a node on which the pod does not fit.
-        changes: changes after which the pod would fit, smallest first, at most one of each kind.
-        searched: whether the search for changes was complete or found at least one change.
+        reason: the code for the reason why the pod does not fit.
+        sentence: the same reason as a sentence, which filter returns to kube-scheduler.
+        resolvable: whether the pod would fit after the eviction of other pods from the node.
+        cards: the cards in the node, if the pod does not fit.
+        changes: the changes after which the pod would fit, smallest first, with at most one change of each kind.
+        searched: whether the search for changes was completed, or found at least one change.
     """
 
     name: str
@@ -106,15 +106,17 @@ class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a simulation that applies to all nodes.
+    """The fields of a simulation that apply to all nodes.
 
     Attributes:
-        request: the pod's request as read by the extender; empty if the pod requests no card or is refused.
-        refusal: the reason why filter refuses the whole request; empty if it does not.
-        policy: the policy of the cluster.
-        absent: the pods in `without` that hold no card.
+        request: the request of the pod, as read by the extender; empty if the pod does not request cards, or if its
+            request is rejected.
+        refusal: the reason why filter rejects the request regardless of the node; empty if it does not reject the
+            request.
+        policy: the policy in the cluster.
+        absent: the pods in `without` that do not use cards.
         spent: whether the search for changes stopped at its limit.
-        group: the pod group with which the pod waits, and the reason; empty if the pod does not wait with a group.
+        group: the reason why the pod's pod group waits; empty if the pod does not wait together with a pod group.
     """
 
     request: tuple[ContainerRequest, ...] = ()
@@ -128,6 +130,6 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Simulation(SimulationHead, frozen=True, kw_only=True, gc=False):
-    """The extender's current result for a pod, for each node in order."""
+    """The current result of the extender for a pod, with the results for the nodes in order."""
 
     nodes: tuple[NodeSimulation, ...]

@@ -1,7 +1,7 @@
-"""Table of `accelkit inspect`: a bar for each card, the pods below it, and totals at the end.
+"""Table of `accelkit inspect`: a bar for each card, followed by the pods on the card, and totals at the end.
 
-The table consists of lines, because a table of rich would be limited to 80 columns, with truncated names, if the output
-is redirected to a file.
+The table consists of lines of text, because a table from rich would be limited to 80 columns, with truncated names, if
+the output is redirected to a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
 _BAR = 24
-# Phrases for the names of links in accelkit.placement.topology.links that are not names of a technology.
+# Phrases for links in accelkit.placement.topology.links whose names are not the names of a technology.
 _LINK_PHRASES = {
     "link": "connected by a link",
     "switched link": "connected by a switched link",
@@ -27,7 +27,7 @@ _LINK_PHRASES = {
     "other NUMA node": "on different NUMA nodes",
     "unknown": "with unknown link",
 }
-# Above this fraction, a bar is yellow, because little memory remains for further pods.
+# Above this fraction, a bar is yellow, because little memory is available for more pods.
 _NEARLY_FULL = 0.85
 
 
@@ -73,7 +73,7 @@ def _card(card: CardView, width: int) -> Text:
     fraction = card.used_bytes / card.capacity_bytes if card.capacity_bytes else float(card.whole)
     filled = min(_BAR, round(fraction * _BAR))
     if 0 < fraction < 1:
-        # The bar of a partly used card must be neither empty nor full.
+        # The bar of a partly used card must not be empty or full.
         filled = max(1, min(_BAR - 1, filled))
     colour = "red" if fraction > 1 else "yellow" if fraction > _NEARLY_FULL else "green"
     line.append("█" * filled, style=colour).append("░" * (_BAR - filled), style="bright_black")

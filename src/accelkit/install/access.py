@@ -1,4 +1,4 @@
-"""Check, before an installation, for required permissions that the current user lacks."""
+"""Check of permissions before an installation, which finds required permissions that the current user lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accelkit.kube.paths import build_collection_path
 from accelkit.kube.views.api import AccessReview
 
 _REVIEWS: Final = build_collection_path("authorization.k8s.io/v1", "selfsubjectaccessreviews")
-# Permissions for these resources are reviewed without a namespace.
+# Resources whose permissions are reviewed without a namespace.
 _CLUSTER_SCOPED: Final = frozenset(
     {
         "clusterrolebindings",
@@ -38,7 +38,7 @@ class AccessRule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
-    """One permission, as the fields of a SelfSubjectAccessReview."""
+    """A permission, with the fields of a SelfSubjectAccessReview."""
 
     group: str
     resource: str
@@ -55,12 +55,12 @@ class ResourceAttributes(msgspec.Struct, frozen=True, order=True, omit_defaults=
 async def find_denied(
     api: ApiClient, rules: Sequence[AccessRule], namespaces: Sequence[str]
 ) -> list[ResourceAttributes]:
-    """Return the permissions in the rules that the client's user lacks.
+    """Return the permissions in the rules that the user of the client lacks.
 
     Args:
         api: an open client.
-        rules: the required permissions; the verb list is required in all namespaces.
-        namespaces: the namespaces in which the other permissions for namespaced objects are required.
+        rules: the required permissions. The verb `list` is required in all namespaces.
+        namespaces: the namespaces in which other permissions for namespaced objects are required.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

@@ -1,7 +1,7 @@
-"""Adoption of an Enflame GCUShare installation, which uninstalls its Helm releases and shares its nodes.
+"""Adoption of an Enflame GCUShare installation: uninstall its Helm releases, and share its nodes with accelkit.
 
-`accelkit.scheduler.switch.gcushare` removes its entry from kube-scheduler's configuration. Running pods do not change,
-and the kubelets keep their devices allocated until the pods end.
+`accelkit.scheduler.switch.gcushare` removes GCUShare from the configuration of kube-scheduler. Running pods do not
+change. Their devices remain allocated until the pods end.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _DEFAULT_UNIT: Final = "1"
 
 @dataclass(frozen=True)
 class Adoption:
-    """The result of an adoption; in check mode, what would be adopted.
+    """The result of an adoption. In check mode, it contains the releases and nodes that would be adopted.
 
     Attributes:
         releases: the releases as `namespace/name`, sorted.
         nodes: the nodes that GCUShare shared, sorted.
-        former_unit: the name of the memory unit of its pods; empty if it was not found.
+        former_unit: the name of the memory unit that GCUShare's pods use; empty if it was not found.
     """
 
     releases: Sequence[str]
@@ -43,10 +43,10 @@ class Adoption:
 
 
 async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
-    """Uninstall GCUShare's releases and replace its node label with accelkit's.
+    """Uninstall the releases of GCUShare, and replace its node label with accelkit's label.
 
-    The unit of the pods is written to the nodes first, because only the releases contain it. The label is replaced
-    last, so that another attempt after an interruption finds the remaining nodes.
+    First, the unit of the pods is written to the nodes, because only the releases contain it. The labels are replaced
+    last, so that an interrupted adoption can be repeated for the remaining nodes.
 
     Raises:
         ConfigurationError: a release cannot be read, or the unit of its pods is ambiguous.
@@ -70,7 +70,7 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
 
 
 def _read_unit(releases: Sequence[Release]) -> str:
-    """Return the unit of the releases of GCUShare's device plugin; empty if there is no such release.
+    """Return the unit in the releases of GCUShare's device plugin; empty if there are no such releases.
 
     Raises:
         ConfigurationError: the unit is invalid, or several releases have different units.
@@ -96,7 +96,7 @@ def _read_unit(releases: Sequence[Release]) -> str:
 
 
 def _find_recorded_unit(nodes: Sequence[Node]) -> str:
-    """Return the unit that an earlier run wrote to the nodes; empty if it is missing, invalid or ambiguous."""
+    """Return the unit that a previous run wrote to the nodes; empty if it is missing, invalid or ambiguous."""
     recorded = {node.find_annotation(FORMER_UNIT_ANNOTATION) for node in nodes}
     units = [name for name in UNITS if name in recorded]
     return units[0] if len(units) == 1 else ""

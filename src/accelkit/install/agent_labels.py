@@ -1,4 +1,4 @@
-"""Labels that a node agent's token can write to its node, and the labels that the removal of accelkit deletes."""
+"""Labels that a node agent can write to its node, and labels that are deleted when accelkit is removed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accelkit.model.label_record import find_owned_labels, read_label_record
 from accelkit.model.pod import Node
 from accelkit.node.labels.sources import FEATURE
 
-# The annotation with the names of the labels that Node Feature Discovery set, without its own prefix.
+# The annotation in which Node Feature Discovery lists its labels, without its own prefix.
 _NFD_ANNOTATION: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 def find_foreign_labels(node: Node) -> str:
-    """Return the value of the annotation that protects the labels of other writers from removal."""
+    """Return the value of the annotation that prevents the removal of labels from other clients."""
     ours = find_owned_labels(node)
     return ",".join(
         key for key in sorted(_list_writable(node)) if not (key in ours or key.startswith(CARD_LABEL_PREFIX))
@@ -25,11 +25,12 @@ def find_foreign_labels(node: Node) -> str:
 
 
 def find_removable_labels(node: Node) -> dict[str, str]:
-    """Return the labels that are removed when the node is no longer shared.
+    """Return the labels to remove when the node is no longer shared.
 
-    These are the recorded labels, and labels that a stolen token may have written without a record: labels with
-    accelkit's prefix and, on a node whose foreign labels are known, labels with other writable keys. A recorded label
-    with a different value belongs to another writer. Labels that an agent cannot write are ignored, even if recorded.
+    The result contains recorded labels, and labels that a client with a stolen token may have added without recording
+    them. The latter are labels with accelkit's prefix and, if the labels from other clients are known for the node,
+    labels with other writable keys. A recorded label with a different value belongs to another client. Labels that an
+    agent cannot write are ignored, even if they are recorded.
     """
     recorded, foreign = find_owned_labels(node), node.find_annotation(FOREIGN_LABELS_ANNOTATION)
     others = {*(foreign or "").split(","), *_list_of_nfd(node), *read_label_record(node)}

@@ -1,4 +1,4 @@
-"""Functions with which playbooks create, change, delete and wait for a cluster's kernel caches."""
+"""Functions that create, change and delete the kernel caches of a cluster, and wait for them. Playbooks use them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from accelkit.kube.paths import build_collection_path, build_object_path
 from accelkit.model.keys import CACHE_FINALIZER
 
 POLL_SECONDS: Final = 1.0
-# If a cache is refused because its policy is created slightly later, the refusal ends within this time.
+# A cache may be rejected because its policy is created slightly later. In that case, the rejection ends within this
+# time.
 _VERDICT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRequest:
-    """The desired state of a named cache.
+    """The desired state of a cache with a given name.
 
     Attributes:
-        name: the name of the object.
-        namespace: its namespace; empty for a ClusterGKMCache.
-        spec: the desired fields, under their JSON names; other fields are not changed.
+        name: the name of the cache.
+        namespace: the namespace of the cache; empty for a ClusterGKMCache.
+        spec: the desired fields, with their JSON names. Other fields are not changed.
     """
 
     name: str
@@ -60,12 +61,12 @@ class CacheRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node's report about the digest that pods get.
+    """A node's report about the cache digest that pods get.
 
     Attributes:
         node: the name of the node.
         ready: whether the files are available to pods on the node.
-        reason: the reason of the most specific condition: a failed one if there is one, otherwise Ready.
+        reason: the reason of the most specific condition that is false. If no condition is false, the reason of Ready.
         message: the message of that condition.
     """
 
@@ -79,10 +80,11 @@ class NodeReport:
 
 
 async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = False) -> tuple[dict[str, Any], bool]:
-    """Create a cache, or change the given fields of its spec.
+    """Create a cache, or change the given fields in its spec.
 
     Returns:
-        The previous spec, empty if the cache did not exist; and whether anything was (in check mode: would be) changed.
+        The previous spec, which is empty if the cache did not exist, and whether the cache was changed. In check mode,
+        the second value is whether the cache would be changed.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -124,12 +126,12 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
     Args:
         api: an open client.
         request: the cache.
-        seconds: how long to wait for the deletion; None to skip waiting.
-        check: whether only to return the result, without deleting the cache.
+        seconds: the maximum time to wait for the deletion; None to skip waiting.
+        check: whether to return the result without deleting the cache.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
-        ServiceError: the cache still exists after this time; the error states the reason.
+        ServiceError: the cache still exists after the maximum time. The error contains the reason.
     """
     if await get_if_present(api, request.path) is None:
         return False
@@ -148,7 +150,7 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
 
 
 def _find_holder(cache: Cache) -> tuple[str, str]:
-    """Return why a cache still exists after its deletion, and the next step."""
+    """Return the reason why a cache still exists after its deletion, and the next step for the user."""
     if CACHE_FINALIZER in cache.metadata.finalizers:
         ready = find_condition(cache.status.conditions, ConditionType.READY)
         reason = ready.message if ready is not None and ready.message else "its finalizers were not removed"
@@ -158,7 +160,7 @@ def _find_holder(cache: Cache) -> tuple[str, str]:
 
 
 async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | None, list[NodeReport]]:
-    """Return a cache and the nodes' reports about its digest, by node; None if it does not exist.
+    """Return a cache, or None if it does not exist, and the nodes' reports about its digest, sorted by node.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -193,7 +195,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
 
     Raises:
         ApiError: the API server refused the request or did not respond.
-        ServiceError: the cache is not ready; the error lists the conditions and nodes with their reasons.
+        ServiceError: the cache is not ready. The error lists the conditions and nodes with their reasons.
     """
     begun = time.monotonic()
     refused_since: float | None = None
@@ -216,7 +218,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
 
 
 def explain(cache: Cache, reports: list[NodeReport]) -> str:
-    """Return why a cache is not ready, and which nodes report that."""
+    """Return the reasons why a cache is not ready, including the nodes on which it is not ready."""
     if cache.status.observed_generation < cache.metadata.generation:
         return "the cache controller has not processed it yet"
     failed = [each for each in cache.status.conditions if each.status != "True" and each.type in _DECIDING]

@@ -1,4 +1,4 @@
-"""Reader of the cluster's version and nodes, which an installation needs first."""
+"""Reader of the version and nodes of a cluster, which an installation requires first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from accelkit.kube.paths import NODES
 from accelkit.kube.views.api import ServerVersion
 from accelkit.model.pod import Node, find_address
 
-# Kubernetes versions before 1.20 set the second label.
+# Kubernetes versions before 1.20 use the second label.
 _CONTROL_PLANE_LABELS: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
 class ClusterNode(msgspec.Struct, frozen=True):
-    """A node of the cluster.
+    """A node in the cluster.
 
     Attributes:
         name: the name of the Node object.
-        address: its InternalIP, or its host name if it has none; empty if it has neither.
-        control_plane: whether a label marks it as part of the control plane.
+        address: the InternalIP of the node. If it has no InternalIP, the host name; empty if it has neither.
+        control_plane: whether the node has the label of the control plane.
     """
 
     name: str

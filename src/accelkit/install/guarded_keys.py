@@ -1,4 +1,4 @@
-"""Keys that admission policies reserve for accelkit's programs. The policies are generated from these lists."""
+"""Keys that admission policies reserve for accelkit's components. The policies are generated from these lists."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from accelkit.vendors.profiles import (
     load_profiles,
 )
 
-# Annotations that container runtime plug-ins act on: those of NRI's device injector under each of its names, of CDI in
-# containerd, and of CRI-O with its current and its deprecated key.
+# Annotations that container runtimes and their plug-ins process: all names for NRI's device injector, the annotation
+# for CDI in containerd, and the current and deprecated keys of CRI-O.
 _OF_RUNTIMES = (
     "cdi-devices.noderesource.dev",
     "cdi-devices.nri.containerd.io",
@@ -31,21 +31,20 @@ _OF_RUNTIMES = (
 
 
 class GuardedKeys(msgspec.Struct, frozen=True):
-    """Keys of annotations, labels and environment variables.
+    """Keys of annotations and labels, and names of environment variables.
 
     Attributes:
-        assignments: annotations of pods that a scheduler or a device plugin writes, of all dialects.
-        runtime_variables: environment variables with which a container requests specific cards from a container
-            runtime.
-        runtime_defaults: environment variables that make a container runtime give a container all cards, each with the
-            variable that prevents this if it is set.
-        runtime_annotations: prefixes of pod annotations that request cards from the plug-ins of a container runtime.
-        container_limits: pod annotations, with a placeholder `{container}`, in which the extender records a
-            container's amounts.
-        node_annotations: annotations that the agent writes to its node, or removes from it after reading them.
-        node_labels: labels that the agent writes under a vendor's name; a label with a trailing number continues a long
-            value.
-        node_label_prefixes: prefixes of the other labels that the agent writes.
+        assignments: pod annotations that a scheduler or a device plugin writes, in all dialects.
+        runtime_variables: environment variables that request specific cards from a container runtime.
+        runtime_defaults: environment variables that request all cards from a container runtime. The value of each entry
+            is the variable that disables this request if it is set.
+        runtime_annotations: prefixes of pod annotations that request cards from plug-ins of a container runtime.
+        container_limits: pod annotations in which the extender records the amounts of a container, with the placeholder
+            `{container}`.
+        node_annotations: annotations that the agent writes to its node, or reads and removes from its node.
+        node_labels: labels with a vendor's prefix that the agent writes. A long value continues in labels with a
+            trailing number.
+        node_label_prefixes: prefixes of all other labels that the agent writes.
     """
 
     assignments: tuple[str, ...]
@@ -59,7 +58,7 @@ class GuardedKeys(msgspec.Struct, frozen=True):
 
 
 def list_guarded_keys() -> GuardedKeys:
-    """Return the keys of all profiles and dialects, each list in a stable order."""
+    """Return the keys of all profiles and dialects. Each list has a stable order."""
     labels = {key for profile in load_profiles().values() for key in profile.labels}
     return GuardedKeys(
         assignments=list_assignment_keys(),

@@ -1,7 +1,8 @@
-"""Functions that find and uninstall Helm 3 releases without Helm. A release is a Secret with the applied objects.
+"""Functions that find and uninstall Helm 3 releases without Helm. A Secret of a release contains the applied objects.
 
-The Secret's `release` is base64 in base64 of gzip of JSON (helm.sh/helm/v3/pkg/storage/driver). Each revision has its
-own Secret. Uninstalling deletes the objects of the newest revision, then the Secrets. Hooks do not run.
+The field `release` of the Secret contains JSON that is compressed with gzip and then encoded twice in base64
+(helm.sh/helm/v3/pkg/storage/driver). Each revision has a separate Secret. To uninstall a release, the objects of the
+newest revision are deleted first, then the Secrets. Hooks are not executed.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from accelkit.yaml import load_yaml_documents
 
 _SECRETS: Final = build_collection_path("v1", "secrets")
 _KEEP: Final = "helm.sh/resource-policy"
-# Helm writes these annotations on all objects that it applies, since version 3.2.
+# Helm 3.2 and later adds these annotations to all objects that it applies.
 _RELEASE_NAME: Final = "meta.helm.sh/release-name"
 _RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
-# A Secret holds at most 1 MiB. Data that unpacks to more than a hundred times that size is not a release.
+# The maximum size of a Secret is 1 MiB. Data whose decompressed size is more than a hundred times this size is not a
+# release.
 _UNPACKED_BYTES: Final = 100 * 2**20
 
 
@@ -64,12 +66,12 @@ class Release:
     """An installed release.
 
     Attributes:
-        name: the name in `helm list`.
-        namespace: the namespace of the installation.
+        name: the name of the release in `helm list`.
+        namespace: the namespace of the release.
         chart: the name of the chart.
-        objects: the applied objects, in Helm's order.
-        secrets: the Secrets of its revisions.
-        values: the chart's top-level values, overridden by the values of the installation.
+        objects: the applied objects, in the order in which Helm applied them.
+        secrets: the Secrets of all revisions.
+        values: the top-level values of the chart, overridden by the values of the release.
     """
 
     name: str
@@ -81,7 +83,7 @@ class Release:
 
 
 async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
-    """Return the releases of charts whose names have this prefix, sorted by namespace and name.
+    """Return the releases of charts whose names start with this prefix, sorted by namespace and name.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -105,13 +107,13 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
 
 
 async def uninstall(api: ApiClient, release: Release) -> None:
-    """Delete the objects of a release in reverse order, then its record; skip objects that do not exist.
+    """Delete the objects of a release in reverse order, then its Secrets. Skip objects that do not exist.
 
-    A user who may write Secrets in a namespace can create a release there that lists any object. So an object is
-    deleted only if its Helm annotations name this release.
+    A user with write access to Secrets in a namespace can create a release that lists any object. Therefore, an object
+    is deleted only if its Helm annotations refer to this release.
 
     Raises:
-        ApiError: the API server refused the request or did not respond; the record is then kept, so that another
+        ApiError: the API server refused the request or did not respond. The Secrets are not deleted, so that another
             attempt can continue.
     """
     for item in reversed(release.objects):
@@ -137,7 +139,7 @@ async def _find_path(api: ApiClient, item: Mapping[str, Any], namespace: str) ->
     version, kind, metadata = str(item["apiVersion"]), str(item["kind"]), item["metadata"]
     answer = await get_if_present(api, build_group_path(version))
     if answer is None:
-        # The API server no longer serves the group, so none of its objects exist.
+        # The API server no longer serves the API group, so the object does not exist.
         return None
     for resource in msgspec.json.decode(answer, type=ApiResources).resources:
         if resource.kind == kind and "/" not in resource.name:
@@ -151,7 +153,7 @@ def _labels(secret: _Secret) -> Mapping[str, str]:
 
 
 def _read_revision(secret: _Secret) -> int:
-    # The label may have any value.
+    # The value of the label can be any text.
     text = _labels(secret).get("version", "")
     return int(text) if text.isascii() and text.isdigit() else 0
 

@@ -1,7 +1,7 @@
-"""Functions that write, compare and delete the record of resources for which every kube-scheduler calls the extender.
+"""Functions that write, compare and delete the record of the resources for which all schedulers call the extender.
 
-The installer adds a resource after it has configured the schedulers, and removes a resource before it configures them.
-Node agents offer a resource only while the record lists it.
+The installation configures the schedulers before it adds a resource to the record, and after it removes a resource from
+the record. Node agents offer a resource only while the record contains it.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ _INCOMPLETE: Final = "this run did not configure every kube-scheduler; run site.
 
 @dataclass(frozen=True)
 class Management:
-    """The recorded and offered resources of the cluster, and the change of the record.
+    """The recorded and offered resources in a cluster, and the change to the record.
 
     Attributes:
-        changed: whether the record was written or deleted; in check mode, whether it would be.
-        recorded: the resources that the record listed before; None if it does not exist or is invalid.
-        resources: the resources that the record now lists.
-        offered: by resource, the sorted names of the nodes that offer it through a node agent.
-        former: resources that are recorded or offered, but no longer requested by the caller.
+        changed: whether the record was written or deleted. In check mode, whether it would be written or deleted.
+        recorded: the resources in the previous record; None if it does not exist or is invalid.
+        resources: the resources in the current record.
+        offered: for each resource, the sorted names of the nodes that offer it through a node agent.
+        former: resources that are recorded or offered, but that the caller no longer requests.
         former_dialects: the dialects whose pods request these resources.
-        problem: each kube-scheduler that might not call the extender, so that no resource is added; empty if all do.
+        problem: a message with each kube-scheduler that might not call the extender, so that no resource is added;
+            empty if there is none.
     """
 
     changed: bool
@@ -67,15 +68,16 @@ async def record_managed(
     complete: bool = True,
     check: bool = False,
 ) -> Management:
-    """Write the resources to the record, but add no resource if a scheduler was not configured.
+    """Write the resources to the record. Do not add resources if a scheduler was not configured.
 
     Args:
         api: an open client.
         namespace: the namespace of the record.
         resources: the resources for which the schedulers were configured.
-        schedulers: names of the nodes whose kube-scheduler was configured; None skips the comparison with the cluster.
-        complete: whether every known scheduler was configured; otherwise no resource is added.
-        check: whether to write nothing.
+        schedulers: the names of the nodes whose kube-scheduler was configured. If it is None, they are not compared
+            with the cluster.
+        complete: whether all known schedulers were configured. If it is false, no resource is added.
+        check: whether to skip all writes.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -100,7 +102,7 @@ async def record_managed(
 
 
 async def delete_record(api: ApiClient, *, namespace: str, check: bool = False) -> Management:
-    """Delete the record, so that node agents offer no resources to new pods.
+    """Delete the record, so that node agents do not offer resources to new pods.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -134,7 +136,7 @@ async def _read_state(api: ApiClient, namespace: str, resources: Collection[str]
 
 
 def _read_withheld(node: Node) -> Collection[str]:
-    """Return the resources for which a node lists only devices that pods already hold."""
+    """Return the resources for which a node lists only devices that are already allocated to pods."""
     inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     return () if inventory is None else inventory.withheld or ()
 
@@ -151,7 +153,7 @@ async def _read_record(api: ApiClient, namespace: str) -> Sequence[str] | None:
 
 
 async def _find_uncovered(api: ApiClient, schedulers: Collection[str] | None) -> str:
-    """Return a message with each known kube-scheduler that was not configured; empty if all were configured.
+    """Return a message that lists each known kube-scheduler that was not configured; empty if all were configured.
 
     Only schedulers that run as pods can be detected through the API server.
     """

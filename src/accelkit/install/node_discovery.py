@@ -1,4 +1,4 @@
-"""Discovery of cards on nodes that are not shared yet: a pod on each node runs `accelkit discover` once."""
+"""Discovery of cards on nodes that are not shared yet. A pod on each node runs `accelkit discover` once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from accelkit.model.keys import NAME_LABEL, PART_OF_LABELS
 _AT_ONCE: Final = 16
 _DELETE_SECONDS: Final = 60.0
 _LABELS: Final = {NAME_LABEL: "accelkit-discover", **PART_OF_LABELS}
-# Each folder is mounted below /host in the container. Node agents mount the same folders, except for secrets in /etc,
-# because they run permanently and have tokens.
+# These folders are mounted below /host in the container. Node agents mount the same folders, but without secrets in
+# /etc, because node agents run permanently and have tokens.
 _MOVED: Final = ("/dev", "/etc", "/sys")
 _OWN: Final = ("/proc",)
-# NVIDIA's container runtime, if it is in use, adds the library and device nodes because of these variables.
+# If NVIDIA's container runtime is in use, these variables request the library and the device nodes.
 _ENVIRONMENT: Final = [
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
@@ -34,13 +34,13 @@ _ENVIRONMENT: Final = [
 
 @dataclass(frozen=True)
 class DriverReach:
-    """A pod's access to the libraries and device nodes of its node's driver.
+    """A pod's access to the libraries and device nodes of the driver on its node.
 
     Attributes:
         driver_root: the folder on the nodes that contains the drivers.
-        runtime_class: RuntimeClass of the pod; empty for none.
-        cdi_devices: devices that the container runtime adds, by their CDI names.
-        privileged: whether the pod gets all device nodes.
+        runtime_class: the RuntimeClass of the pod; empty for none.
+        cdi_devices: the CDI names of devices that the container runtime adds.
+        privileged: whether the pod has access to all device nodes.
     """
 
     driver_root: str = "/"
@@ -54,14 +54,14 @@ _PLAIN: Final = DriverReach()
 
 @dataclass(frozen=True)
 class DiscoveryPod:
-    """Template of the discovery pods.
+    """Template for the discovery pods.
 
     Attributes:
         namespace: the namespace of the pods.
         image: accelkit's image.
-        pull_secrets: names of Secrets in the namespace.
-        host_root: the folder on the nodes that contains the data about cards, as for node agents.
-        reach: the access that node agents have to the drivers of their nodes.
+        pull_secrets: the names of pull secrets in the namespace.
+        host_root: the folder on the nodes that contains the data about cards. Node agents use the same folder.
+        reach: the access of node agents to the drivers on their nodes.
     """
 
     namespace: str
@@ -73,13 +73,13 @@ class DiscoveryPod:
 
 @dataclass(frozen=True)
 class Findings:
-    """Results of discovery by node.
+    """Results of the discovery, by node.
 
     Attributes:
         counts: the number of cards.
         missing: the unmet requirements for sharing the cards.
-        library_problems: vendor libraries that are missing or do not work; the driver may have them in a different
-            folder.
+        library_problems: vendor libraries that are missing or do not work. The driver may have installed them in a
+            different folder.
         problems: the reason why the cards are unknown, for nodes without a result.
     """
 
@@ -101,21 +101,21 @@ class _Found(msgspec.Struct):
 
 
 async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, *, seconds: float) -> Findings:
-    """Discover the cards of nodes; the pods are always deleted afterwards.
+    """Discover the cards of nodes. The discovery pods are always deleted afterwards.
 
-    Nodes with cards are examined a second time with the access that node agents have, if it differs. Nodes without
+    If node agents have different access to drivers, nodes with cards are examined again with this access. Nodes without
     cards are not examined again, because they may lack the RuntimeClass handler or the driver folder.
 
     Args:
         api: an open client.
-        nodes: names of the nodes.
-        pod: the template of the pods.
+        nodes: the names of the nodes.
+        pod: the template for the pods.
         seconds: the time limit for each pod.
 
     Raises:
-        ApiError: the API server refused a pod.
-        ConfigurationError: the API server refused pods with the driver access of node agents, for example because a
-            RuntimeClass is missing.
+        ApiError: the API server rejected a pod.
+        ConfigurationError: the API server rejected pods with the driver access of node agents, for example because a
+            RuntimeClass does not exist.
     """
     findings = Findings()
     limit = asyncio.Semaphore(_AT_ONCE)
@@ -163,7 +163,7 @@ async def find_cards(api: ApiClient, nodes: Collection[str], pod: DiscoveryPod, 
 async def _run_discovery(api: ApiClient, node: str, pod: DiscoveryPod, deadline: float) -> _Found:
     name = f"accelkit-discover-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
     path = build_pod_path(pod.namespace, name)
-    # The pod of a killed run may still exist.
+    # The pod of an aborted run may still exist.
     await _delete(api, path)
     try:
         await api.post(build_collection_path("v1", "pods", pod.namespace), _build_pod(name, node, pod))
@@ -181,7 +181,7 @@ async def _read_found(api: ApiClient, path: str, message: str) -> _Found:
     try:
         log = await api.get(f"{path}/log", query={"limitBytes": str(LOG_BYTES)})
     except ApiError as exc:
-        # On a full node, the kubelet ends a pod before it creates any container.
+        # On a full node, the kubelet rejects a pod before it creates a container.
         raise ServiceError(f"its pod has no log: {message}; {exc}") from exc
     try:
         return msgspec.json.decode(log, type=_Found)
@@ -201,7 +201,7 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
     root, reach = pod.host_root.rstrip("/"), pod.reach
     driver = "/usr" if reach.driver_root == "/" else reach.driver_root
     folders = {path: root + path for path in (*_MOVED, driver)} | {path: path for path in _OWN}
-    # A path may contain characters that are invalid in a name.
+    # A path may contain characters that are invalid in a volume name.
     names = {path: "driver" if path == driver else path.strip("/") for path in folders}
     volumes = [
         {"name": names[path], "hostPath": {"path": place, "type": "Directory"}} for path, place in folders.items()
@@ -215,11 +215,12 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
             **({"runtimeClassName": reach.runtime_class} if reach.runtime_class else {}),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": 300,
-            # The pod reads files on its host, and does not use the cluster's API.
+            # The pod reads files on its host, and does not use the API server.
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
             "imagePullSecrets": [{"name": secret} for secret in pod.pull_secrets],
-            # The pod does not run as root, because node agents run as root and could read its mounts through /proc.
+            # The pod does not run as root, because node agents run as root and could then read its mounts through
+            # /proc.
             "securityContext": {
                 "runAsUser": 65532,
                 "runAsGroup": 65532,
@@ -231,7 +232,7 @@ def _build_pod(name: str, node: str, pod: DiscoveryPod) -> dict[str, Any]:
                     "name": "discover",
                     "image": pod.image,
                     "imagePullPolicy": "IfNotPresent",
-                    # The log goes to the same stream as the output.
+                    # The kubelet combines the log and the output in one stream.
                     "args": ["--log-level", "error", "discover", "--host-root", "/host", "-o", "json"],
                     "env": _ENVIRONMENT,
                     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},

@@ -1,4 +1,4 @@
-"""Functions that read, change and wait for several nodes concurrently."""
+"""Functions that read, change and wait for several nodes at the same time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def list_nodes(api: ApiClient) -> dict[str, Node]:
 
 
 async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
-    """Return the named nodes that exist.
+    """Return the nodes with these names that exist.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -39,10 +39,10 @@ async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
 
 
 async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[None]]) -> None:
-    """Apply a change to several nodes concurrently; skip nodes that have been deleted.
+    """Apply a change to several nodes at the same time. Skip nodes that have been deleted.
 
     Raises:
-        ApiError: a change failed; the changes of the other nodes were cancelled.
+        ApiError: a change failed. The changes to the other nodes were cancelled.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -63,14 +63,14 @@ async def for_each_node(names: Iterable[str], act: Callable[[str], Awaitable[Non
 async def wait_until_no_problem(
     api: ApiClient, names: Collection[str], seconds: float, find_problem: Callable[[Node], str | None], sentence: str
 ) -> dict[str, Node]:
-    """Wait until none of the named nodes has a problem, and return those that exist.
+    """Wait until no node with these names has a problem; return the nodes that exist.
 
     Args:
         api: an open client.
-        names: names of the nodes; a deleted node has no problem.
+        names: the names of the nodes. A node that has been deleted has no problem.
         seconds: the maximum time to wait.
         find_problem: a function that returns the problem of a node; None if the node has no problem.
-        sentence: the error message, with the placeholders {count}, {all} and {list}.
+        sentence: the error message, which contains the placeholders {count}, {all} and {list}.
 
     Raises:
         WaitError: a node still has a problem.

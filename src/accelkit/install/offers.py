@@ -1,4 +1,4 @@
-"""Checks of whether nodes have cards, and of the resources that shared nodes offer to pods."""
+"""Checks for the cards of nodes, and for the resources that shared nodes offer to pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accelkit.vendors.profiles import is_plugin_resource, list_presence_labels
 
 
 def find_offer_problem(node: Node, unit_bytes: int | None, dialect: Dialect) -> str | None:
-    """Return why a shared node offers no cards yet; None if it offers them.
+    """Return the reason why a shared node does not offer its cards yet; None if it offers them.
 
     Raises:
         ServiceError: the agent reports that it cannot apply `unit_bytes`, so waiting would have no effect.
@@ -44,11 +44,11 @@ def find_library_problems(node: Node) -> tuple[str, ...]:
 
 
 def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
-    """Return the resources of a node's cards that other device plugins offer, such as `nvidia.com/gpu: 8`, sorted.
+    """Return the resources that other device plugins offer for a node's cards, such as `nvidia.com/gpu: 8`, sorted.
 
     Args:
         node: a node.
-        counted: resources to ignore, because the extender counts the pods that request them.
+        counted: the resources to ignore, because the extender charges the pods that request them.
     """
     allocatable = node.status.allocatable or {}
     offered = sorted(name for name, amount in allocatable.items() if amount != "0" and name not in counted)
@@ -56,7 +56,7 @@ def find_other_offers(node: Node, counted: Collection[str] = ()) -> list[str]:
 
 
 def is_sharing_requested(node: Node) -> bool:
-    """Return whether a node's cards are shared when the user specifies no nodes."""
+    """Return whether a node's cards are shared if the user does not specify nodes."""
     label = read_share_label(node)
     return label != "false" and (label is not None or has_cards(node))
 

@@ -1,4 +1,4 @@
-"""Data on Node objects that accelkit owns: labels, annotations, and the resources of its device plugin."""
+"""The data in Node objects that accelkit owns: labels, annotations, and the resources of its device plugin."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _ANNOTATIONS: Final = (
 
 
 def read_share_label(node: Node) -> str | None:
-    """Return the value of the node's share label; None if the label is missing."""
+    """Return the value of a node's share label; None if the label is missing."""
     return (node.metadata.labels or {}).get(SHARE_LABEL)
 
 
 class OwnedMetadata:
-    """The data that accelkit owns on nodes that advertise a dialect's resources.
+    """The data that accelkit owns on nodes that advertise the resources of a dialect.
 
     Args:
         dialect: the dialect that the node agents serve.
-        keep: the names of nodes that remain shared. On these nodes, only data of a former dialect counts as owned.
+        keep: the names of nodes that remain shared. On these nodes, accelkit owns only the data of former dialects.
     """
 
     def __init__(self, dialect: Dialect, keep: Collection[str] = ()) -> None:
@@ -60,12 +60,12 @@ class OwnedMetadata:
         self._native = (native.memory, native.cards)
 
     def find_missing(self, node: Node, former: Collection[str] = ()) -> dict[str, dict[str, str]]:
-        """Return the metadata that a shared node lacks; empty if it is complete.
+        """Return the metadata that is missing from a shared node; empty if the metadata is complete.
 
         Args:
-            node: the current node.
-            former: the resources that agents advertise on other nodes. An outdated agent may start on this node before
-                it is updated.
+            node: the current state of the node.
+            former: the resources that agents advertise on other nodes. An agent may start on this node before it is
+                updated, and then advertises these resources.
         """
         missing: dict[str, dict[str, str]] = {}
         if read_share_label(node) != SHARED:
@@ -82,10 +82,10 @@ class OwnedMetadata:
         return missing
 
     def find(self, node: Node) -> dict[str, dict[str, str]]:
-        """Return all data that accelkit owns on a node, by table, for a diff."""
+        """Return all data that accelkit owns on a node, grouped by field, for a diff."""
         owned = {
             "labels": self._find_labels(node),
-            # The diff contains the size, because a value of up to 64 KiB of JSON on one line would be unreadable.
+            # The diff contains the sizes of annotations, because up to 64 KiB of JSON on one line would be unreadable.
             "annotations": {
                 key: f"{len(node.find_annotation(key) or '')} bytes" for key in self._find_annotations(node)
             },
@@ -96,7 +96,7 @@ class OwnedMetadata:
     def build_removal(self, node: Node) -> dict[str, dict[str, str | None]]:
         """Return the metadata merge patch that removes accelkit's labels and annotations.
 
-        The names of the advertised resources remain until the node has none of these resources.
+        The annotation with the names of advertised resources is kept until the node no longer has these resources.
         """
         annotations = self._find_annotations(node)
         if ADVERTISED_ANNOTATION in annotations and any(self.find_resources(node, table) for table in TABLES):
@@ -104,7 +104,7 @@ class OwnedMetadata:
         return {"labels": dict.fromkeys(self._find_labels(node)), "annotations": annotations}
 
     def find_resources(self, node: Node, table: str) -> dict[str, str]:
-        """Return accelkit's resources in the node's capacity or allocatable."""
+        """Return accelkit's resources in the capacity or the allocatable resources of a node."""
         quantities: Mapping[str, str] = getattr(node.status, table) or {}
         names = {*self._native, *read_advertised(node)}
         if node.metadata.name in self._keep:
@@ -131,6 +131,6 @@ class OwnedMetadata:
         if node.metadata.name in self._keep:
             return {former: present[former]} if former in present and former != self._label else {}
         owned = {former: present[former]} if former in present else {}
-        # A different value was set by a user or by another controller.
+        # A user or another controller has set a different value.
         shared = {SHARE_LABEL: SHARED} if read_share_label(node) == SHARED else {}
         return find_removable_labels(node) | shared | owned

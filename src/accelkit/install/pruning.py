@@ -1,8 +1,8 @@
-"""Deletion of objects that an earlier installation created and that are no longer needed, found by their labels.
+"""Deletion of objects from earlier installations that are no longer needed. The objects are found by their labels.
 
-All objects that the playbooks apply have accelkit's labels, so objects from earlier runs are found without the
-variables of those runs. Labels in users' namespaces are ignored, because a user could otherwise block every run with an
-undeletable object.
+All objects that the playbooks apply have accelkit's labels. Therefore, objects from earlier runs can be found without
+the variables of these runs. Labels in the namespaces of users are ignored, because a user could otherwise block every
+run with an object that cannot be deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from accelkit.model.keys import COMPONENT_LABEL
 from accelkit.model.object_meta import ObjectMeta
 
 _POLL_SECONDS: Final = 1.0
-# With this policy, a workload is deleted after its pods.
+# With this policy, the API server deletes a workload after its pods.
 _FOREGROUND: Final = {"propagationPolicy": "Foreground"}
 
 
@@ -35,9 +35,9 @@ class Kind(msgspec.Struct, frozen=True):
     """A kind of object that the playbooks apply.
 
     Attributes:
-        name: for example `Deployment`.
-        plural: the name in paths.
-        versions: the API versions that serve it, newest first.
+        name: the kind, for example `Deployment`.
+        plural: the plural name in URL paths.
+        versions: the API versions of the kind, newest first.
     """
 
     name: str
@@ -51,7 +51,7 @@ _ADMISSION: Final = ("admissionregistration.k8s.io/v1",)
 _MONITORING: Final = ("monitoring.coreos.com/v1",)
 _LEASE: Final = Kind("Lease", "leases", ("coordination.k8s.io/v1",))
 _NAMESPACE: Final = Kind("Namespace", "namespaces", ("v1",))
-# In deletion order: objects that running workloads need, and policies that limit permissions, are deleted later.
+# The order of deletion. Objects that running workloads need, and policies that restrict permissions, are deleted last.
 _STEPS: Final = (
     (
         Kind("CronJob", "cronjobs", ("batch/v1", "batch/v1beta1")),
@@ -90,7 +90,7 @@ _STEPS: Final = (
     ),
 )
 KINDS: Final = tuple(kind for step in _STEPS for kind in step)
-# Resource definitions are never deleted, because users have objects of these kinds.
+# CustomResourceDefinitions are never deleted, because users have created objects of these kinds.
 _DEFINITION: Final = Kind("CustomResourceDefinition", "customresourcedefinitions", ("apiextensions.k8s.io/v1",))
 
 
@@ -117,19 +117,20 @@ class _Found:
 
 
 def list_keys(definitions: Sequence[Mapping[str, object]]) -> frozenset[ObjectKey]:
-    """Return the keys of objects from their manifests."""
+    """Return the keys of the objects in manifests."""
     given = msgspec.convert(definitions, list[_Definition])
     return frozenset(ObjectKey(each.kind, each.metadata.namespace, each.metadata.name) for each in given)
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """The result of a pruning.
+    """The result of a call to `prune`.
 
     Attributes:
-        deleted: the objects that were (in check mode: would be) deleted, sorted.
-        namespaces: the namespaces that were searched, sorted.
-        components: the components of these objects, and of resource definitions (which are never deleted), sorted.
+        deleted: the deleted objects, sorted. In check mode, the objects that would be deleted.
+        namespaces: the searched namespaces, sorted.
+        components: the components of these objects and of CustomResourceDefinitions, sorted. CustomResourceDefinitions
+            are never deleted.
     """
 
     deleted: list[ObjectKey]
@@ -146,18 +147,18 @@ async def prune(
     namespaces: Collection[str] = (),
     check: bool = False,
 ) -> Pruned:
-    """Delete the objects of a component except those to keep, and wait until they no longer exist.
+    """Delete the objects of a component, except the objects to keep, and wait until they no longer exist.
 
-    The leader election Lease of a deleted Deployment's replicas is also deleted.
+    If a Deployment is deleted, the Lease for leader election among its replicas is also deleted.
 
     Args:
         api: an open client.
         component: the value of COMPONENT_LABEL; empty for all objects with OWNER_LABELS.
         keep: the objects to keep.
         timeout_seconds: the maximum time to wait for the deletion.
-        namespaces: the namespaces to search in addition to those from `find_namespaces` and those of the objects to
-            keep.
-        check: whether to delete nothing.
+        namespaces: additional namespaces to search. The namespaces from `find_namespaces` and the namespaces of the
+            objects to keep are always searched.
+        check: whether to skip all deletions.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -201,7 +202,7 @@ async def _find(
 
 
 def _is_trusted(key: ObjectKey, namespaces: Collection[str]) -> bool:
-    """Return whether accelkit set the labels of an object. Users cannot write quotas, so quotas always count."""
+    """Return whether accelkit has set the labels of an object. Quotas are trusted, because users cannot write them."""
     return key.kind == _QUOTA or (key.name if key.kind == _NAMESPACE.name else key.namespace) in {"", *namespaces}
 
 

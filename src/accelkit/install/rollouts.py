@@ -32,11 +32,11 @@ class _Spec(msgspec.Struct):
 
 class _Status(msgspec.Struct, rename="camel"):
     observed_generation: int = 0
-    # Fields of a DaemonSet.
+    # The fields of a DaemonSet.
     desired_number_scheduled: int = 0
     updated_number_scheduled: int = 0
     number_available: int = 0
-    # Fields of a Deployment.
+    # The fields of a Deployment.
     replicas: int = 0
     updated_replicas: int = 0
     available_replicas: int = 0
@@ -49,9 +49,9 @@ class _Workload(msgspec.Struct):
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """The number of desired pods, and the number of pods that are running with the current template.
+    """The number of desired pods, and the number of available pods with the current template.
 
-    `observed` is false if the status is older than the template. `holder` is the identity in the Lease; it is empty if
+    `observed` is false if the status is older than the template. `holder` is the identity in the Lease. It is empty if
     no Lease was requested.
     """
 
@@ -62,14 +62,14 @@ class Rollout(msgspec.Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Whether the rollout is complete."""
+        """Whether the workload is rolled out."""
         return self.observed and self.done == self.desired
 
 
 async def wait_for_rollout(
     api: ApiClient, kind: str, namespace: str, name: str, *, seconds: float, lease: str = ""
 ) -> Rollout:
-    """Wait until a workload is rolled out. The label app.kubernetes.io/name of its pods must contain its name.
+    """Wait until a workload is rolled out. The label app.kubernetes.io/name of its pods must equal its name.
 
     Args:
         api: an open client.
@@ -77,10 +77,10 @@ async def wait_for_rollout(
         namespace: the namespace of the workload.
         name: the name of the workload.
         seconds: the maximum time to wait.
-        lease: the name of the Lease that a pod of the workload must hold; empty for none.
+        lease: the name of the Lease that a pod of the workload must hold; empty if no Lease is required.
 
     Raises:
-        WaitError: at the timeout, the workload is not rolled out, or none of its pods holds the Lease.
+        WaitError: when the timeout expired, the workload was not rolled out, or no pod of the workload held the Lease.
         ApiError: the API server refused the request or did not respond.
     """
     deadline = time.monotonic() + seconds
@@ -109,17 +109,17 @@ def _judge(kind: str, found: _Workload) -> Rollout:
     if kind == "DaemonSet":
         done = min(status.updated_number_scheduled, status.number_available)
         return Rollout(status.desired_number_scheduled, done, observed)
-    # If there are too many replicas, pods with the former template are still running.
+    # If there are too many replicas, pods with the previous template are still running.
     done = 0 if status.replicas > found.spec.replicas else min(status.updated_replicas, status.available_replicas)
     return Rollout(found.spec.replicas, done, observed)
 
 
 async def _find_holder(api: ApiClient, namespace: str, name: str, lease: str) -> str:
-    """Return the identity in a Lease if it names a pod of the workload; otherwise, return an empty string."""
+    """Return the identity in a Lease if it refers to a pod of the workload; otherwise, return an empty string."""
     holder = await read_holder(api, LeaseName(namespace, lease))
     if holder is None:
         return ""
-    # kube-scheduler adds `_` and a UID to the name of its pod.
+    # The identity of kube-scheduler is the name of its pod, followed by `_` and a UID.
     names = {pod.metadata.name for pod in await _list_pods(api, namespace, name)}
     return holder if holder.partition("_")[0] in names else ""
 

@@ -1,7 +1,7 @@
-"""Lease that allows only one run at a time to change a cluster. It is held while the run's process exists.
+"""Lease that allows only one run at a time to change a cluster. A run holds it while its process exists.
 
-Ansible cannot run code in parallel with its tasks, so a separate process renews the Lease. This process deletes the
-Lease when the run ends. If the whole machine fails, the Lease expires.
+Ansible cannot run code in parallel with its tasks. Therefore, a separate process renews the Lease, and deletes it when
+the run ends. If the machine fails, the Lease expires.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RunLease(msgspec.Struct, frozen=True):
         held: whether the requesting run holds the Lease.
         holder: the identity of the run that holds the Lease; empty if no run holds it.
         since: the start time of that run in RFC 3339 format.
-        error: why the Lease can be neither read nor acquired; empty if there is no error.
+        error: the reason why the Lease cannot be read or acquired; empty if there is no error.
     """
 
     held: bool = False
@@ -41,7 +41,7 @@ class RunLease(msgspec.Struct, frozen=True):
 
 
 async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
-    """Return the holder of the Lease, without trying to acquire it.
+    """Return the holder of the Lease. Do not try to acquire it.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -52,16 +52,16 @@ async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
 
 
 async def hold_run_lease(api: ApiClient, identity: str, process: int, report: Callable[[RunLease], None]) -> None:
-    """Acquire the Lease, report the result once, and hold it until the process ends.
+    """Acquire the Lease, report the result once, and renew the Lease until the process exits.
 
-    A Lease that another run is renewing does not change. The Lease of a run that has ended is acquired when it has not
-    been renewed for RUN_LEASE_SECONDS.
+    A Lease that another run is renewing is not modified. The Lease of a run that has ended can be acquired when it has
+    not been renewed for RUN_LEASE_SECONDS.
 
     Args:
         api: an open client.
-        identity: the identity of the run, with its user and host.
+        identity: the identity of the run, which contains its user and host.
         process: the ID of the run's process on this machine.
-        report: called with the result.
+        report: a callback that receives the result.
     """
     elector = build_run_elector(api, identity)
     ended = asyncio.Event()
@@ -112,7 +112,7 @@ def _describe(elector: Elector, identity: str) -> RunLease:
 
 
 def main() -> None:
-    """Hold the Lease for the identity and process in the arguments; read the connection options as JSON from stdin."""
+    """Hold the Lease for the identity and process in the arguments. Read the connection options as JSON from stdin."""
     identity, process = sys.argv[1:]
     given: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.read())
 

@@ -1,7 +1,8 @@
-"""Functions that share the cards of nodes by a label, and that remove all data that accelkit owns on nodes.
+"""Functions that add a label to nodes to share their cards, and that remove all of accelkit's data from nodes.
 
-A kubelet sets the resources of a device plugin to 0 some minutes after the plugin stops, and never deletes the keys. So
-`unshare` waits until the values are 0, deletes the keys from the node's status and checks that they do not reappear.
+A kubelet sets the resources of a device plugin to 0 several minutes after the plugin has stopped, and never deletes the
+keys. Therefore, `unshare` waits until the values are 0, deletes the keys from the node's status and checks that the
+keys do not reappear.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ NATIVE: Final = load_own_dialect("native")
 
 @dataclass(frozen=True)
 class SharingResult:
-    """The result. For each changed node, `before` and `after` contain all data that accelkit owns on it.
+    """The result of a change. For each changed node, `before` and `after` contain all data that accelkit owns.
 
     Attributes:
-        changed: whether anything was (in check mode: would be) written.
-        before: by node, the labels, annotations, capacity and allocatable before the change.
+        changed: whether a node was changed. In check mode, whether a node would be changed.
+        before: for each node, the labels, annotations, capacity and allocatable resources before the change.
         after: the same data after the change.
         nodes: the selected nodes, sorted.
-        library_problems: by node, the problems with vendors' libraries, if the run waited for the node's offer.
+        library_problems: for each node, the problems with vendors' libraries; empty if the run did not wait for the
+            nodes.
     """
 
     changed: bool
@@ -62,23 +64,23 @@ async def share(
     coexisting: Collection[str] = (),
     leave_out: Collection[str] = (),
 ) -> SharingResult:
-    """Set `accelkit.io/share=true` on the named nodes, or on all nodes with cards whose label is not `false`.
+    """Set `accelkit.io/share=true` on the given nodes, or on all nodes with cards where it is not `false`.
 
     Args:
         api: an open client.
-        nodes: names of nodes; empty for all nodes with cards.
-        check: whether to write nothing.
-        exclusive: whether to remove the label from all other nodes, if `nodes` is not empty.
+        nodes: the names of the nodes; empty for all nodes with cards.
+        check: whether to skip all writes.
+        exclusive: whether to remove the label from all other nodes. It has no effect if `nodes` is empty.
         wait_seconds: the maximum time to wait until every node offers its memory and cards; 0 to skip waiting.
-        unit_bytes: the cluster's unit; if it is set, also wait for agents that still use a different unit.
+        unit_bytes: the unit of the cluster. If it is set, also wait for agents that still use a different unit.
         dialect: the dialect whose resources the node agents serve.
-        counted: the resources of other device plugins for which the extender counts the pods.
-        coexisting: names of nodes on which another device plugin may also allocate the cards.
-        leave_out: names of nodes that other owners manage, and that are not shared.
+        counted: the resources of other device plugins for which the extender charges the pods.
+        coexisting: the names of nodes on which another device plugin may also allocate the cards.
+        leave_out: the names of nodes that other owners manage. These nodes are not shared.
 
     Raises:
-        ConfigurationError: a named node does not exist, or another device plugin allocates its cards.
-        ServiceError: a node does not offer its cards before the timeout, or its agent cannot apply the unit.
+        ConfigurationError: a given node does not exist, or another device plugin allocates its cards.
+        ServiceError: a node did not offer its cards before the timeout, or its agent cannot apply the unit.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -115,16 +117,16 @@ async def share(
 async def list_unexamined(
     api: ApiClient, nodes: Collection[str] = (), leave_out: Collection[str] = ()
 ) -> dict[str, bool]:
-    """Return the nodes that may be shared and that no agent has examined yet.
+    """Return the nodes that can be shared and that no agent has examined yet.
 
-    Only named nodes are considered, or all nodes if none are named. Nodes whose label forbids sharing are excluded
-    unless they are named. Nodes in `leave_out` are always excluded.
+    If `nodes` is not empty, only these nodes are considered. Otherwise, all nodes are considered except nodes whose
+    label disables sharing. Nodes in `leave_out` are always excluded.
 
     Returns:
-        By node name, sorted, whether the node's label requests sharing.
+        For each node, sorted by name, whether the label of the node enables sharing.
 
     Raises:
-        ConfigurationError: a named node does not exist.
+        ConfigurationError: a given node does not exist.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -144,22 +146,22 @@ async def unshare(
     check: bool = False,
     dialect: Dialect = NATIVE,
 ) -> SharingResult:
-    """Remove accelkit's labels, annotations and resources from the named nodes, or from all nodes that have any.
+    """Remove accelkit's labels, annotations and resources from the given nodes, or from all nodes.
 
-    A share label with a different value was set by a user, and is kept.
+    A share label with a different value is kept, because a user has set it.
 
     Args:
         api: an open client.
-        nodes: names of nodes; empty for all nodes with data of accelkit.
-        keep: names of nodes that remain shared; only data of a former dialect is removed from them.
+        nodes: the names of the nodes; empty for all nodes with data that accelkit owns.
+        keep: the names of nodes that remain shared. Only the data of former dialects is removed from these nodes.
         grace_seconds: the maximum time to wait until the kubelets have set the resources to 0.
-        confirm_seconds: the time for which to check that the deleted keys do not reappear.
-        check: whether to write nothing.
-        dialect: the dialect whose resources the node agents served.
+        confirm_seconds: the time for which the function checks that the deleted keys do not reappear.
+        check: whether to skip all writes.
+        dialect: the dialect whose resources the node agents have served.
 
     Raises:
-        ConfigurationError: a named node does not exist.
-        ServiceError: a kubelet still offers accelkit's resources after the grace period, or they reappeared.
+        ConfigurationError: a given node does not exist.
+        ServiceError: a kubelet still offers accelkit's resources after the grace period, or the resources reappeared.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -174,27 +176,27 @@ async def unshare(
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     still = "{count} of {all} nodes still offer accelkit's resources: {list}"
     await wait_until_no_problem(api, to_clear, grace_seconds, lambda node: _find_resources_left(node, owned), still)
-    # A stopping agent may have published its inventory again.
+    # An agent may have published its inventory again while it was stopping.
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     await for_each_node(to_clear, lambda name: _delete_keys(api, name, owned))
-    # The names of resources are removed after the resources.
+    # The annotation with the names of the resources is removed after the resources.
     await for_each_node(to_clear, lambda name: _clear_metadata(api, name, owned))
     await _confirm_removal(api, to_clear, confirm_seconds, owned)
     return result
 
 
 async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False) -> SharingResult:
-    """Remove the share label from all nodes, so that their agents stop, and wait until no kubelet offers resources.
+    """Remove the share label from all nodes, so that the agents stop, and wait until no kubelet offers resources.
 
-    After that, no new pod can get cards while the extender is stopped. `unshare` removes the remaining data.
+    Afterwards, new pods cannot get cards while the extender is stopped. `unshare` removes the remaining data.
 
     Args:
         api: an open client.
         grace_seconds: the maximum time to wait for the kubelets.
-        check: whether to write nothing.
+        check: whether to skip all writes.
 
     Raises:
-        ServiceError: a kubelet still offers accelkit's resources after the grace period; the labels are removed anyway.
+        ServiceError: a kubelet still offers accelkit's resources after the grace period. The labels have been removed.
         ApiError: the API server refused the request or did not respond.
     """
     listed = await list_nodes(api)
@@ -230,7 +232,7 @@ def _is_known(node: Node) -> bool:
 
 
 def _refuse_other_plugins(nodes: Sequence[Node], counted: Collection[str]) -> None:
-    # A resource that accelkit's agents serve belongs to another plugin until the node advertises it.
+    # Even if accelkit's agents serve a resource, it belongs to another plugin until the node advertises it.
     ignored = {node.metadata.name: {*counted, *read_advertised(node)} for node in nodes}
     found = {node.metadata.name: find_other_offers(node, ignored[node.metadata.name]) for node in nodes}
     offers = {name: listed for name, listed in found.items() if listed}
@@ -273,7 +275,7 @@ async def _delete_keys(api: ApiClient, name: str, owned: OwnedMetadata) -> None:
         for table in TABLES:
             for resource, value in owned.find_resources(node, table).items():
                 path = f"/status/{table}/{resource.replace('/', '~1')}"
-                # If a kubelet offers the resource again, the test fails and the key is kept.
+                # If a kubelet has offered the resource again, the test fails, and the key is not deleted.
                 operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
         if not operations:
             return

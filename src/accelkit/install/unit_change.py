@@ -1,4 +1,4 @@
-"""Effects of a change of the cluster's memory unit, determined before anything is written."""
+"""Effects of a change to the memory unit of a cluster, which are determined before the change is made."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from accelkit.node.device_plugin.device_list import check_list
 
 @dataclass(frozen=True)
 class UnitChange:
-    """The effects of a change to a unit.
+    """The effects of a change to a different unit.
 
     Attributes:
-        before: the current units of node agents, in bytes, sorted; empty if no node is shared.
-        refusals: by node, why its kubelet would refuse the list of devices.
-        finer: nodes that apply the unit immediately, sorted.
-        waiting: nodes that apply the unit after their sharing pods have ended, sorted.
-        workloads: the workloads whose requests get a different meaning; empty if the unit does not change.
+        before: the current units of the node agents, in bytes, sorted; empty if no node is shared.
+        refusals: for each node, the reason why its kubelet would reject the device list; only nodes with a reason.
+        finer: the nodes that apply the new unit immediately, because it is smaller, sorted.
+        waiting: the nodes that apply the new unit after the pods that share their cards have ended, sorted.
+        workloads: the workloads whose requests would mean a different amount; empty if the unit does not change.
     """
 
     before: Sequence[int]
@@ -39,14 +39,13 @@ class UnitChange:
 async def plan_unit_change(
     api: ApiClient, unit_bytes: int, resources: Sequence[str], *, former_unit_bytes: int | None = None
 ) -> UnitChange:
-    """Return the effects of a change to `unit_bytes`, from the inventories of nodes.
+    """Return the effects of a change to `unit_bytes`, based on the inventories of the nodes.
 
     Args:
         api: an open client.
         unit_bytes: the new unit.
-        resources: the extended resources of memory.
-        former_unit_bytes: the unit of an adopted system, which is used as long as no node publishes an inventory; None
-            if there is none.
+        resources: the extended resources that represent memory.
+        former_unit_bytes: the unit of an adopted system, or None. It is used if no node has published an inventory.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

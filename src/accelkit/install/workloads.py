@@ -1,7 +1,7 @@
-"""List of the workloads that request a resource: objects that create pods, and pending pods.
+"""Functions that list the workloads that request a resource: objects that create pods, and pending pods.
 
-Pods of a listed workload are omitted. A pending pod whose owner has a different kind, such as a custom resource, is
-listed itself.
+Pods of a listed workload are omitted. A pending pod is listed if its owner has a kind that is not listed, such as a
+custom resource.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from accelkit.kube.paths import PODS, build_collection_path
 from accelkit.kube.views.metadata import Condition, OwnedMeta, is_true
 from accelkit.model.pod import PodSpec
 
-# The collection paths of each kind. The first path that the API server serves is used.
+# The collection paths of each kind. The first path that the API server supports is used.
 _KINDS: Final = {
     "Deployment": (build_collection_path("apps/v1", "deployments"),),
     "StatefulSet": (build_collection_path("apps/v1", "statefulsets"),),
@@ -37,7 +37,7 @@ class Workload:
     """An object with a pod template, or a pending pod.
 
     Attributes:
-        requests: the requested amount of each container, by container name.
+        requests: the names of the containers and their requested amounts.
     """
 
     namespace: str
@@ -75,7 +75,7 @@ class _Object(msgspec.Struct):
 
 
 async def list_workloads_requesting(api: ApiClient, resources: Collection[str]) -> list[Workload]:
-    """Return all workloads and unbound pods that have a container with a limit for any of these resources, sorted.
+    """Return all workloads and unbound pods, sorted, in which a container has a limit for any of these resources.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

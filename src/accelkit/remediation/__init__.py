@@ -1,1 +1,1 @@
-"""Remediation of failed cards: cordon, condition, taint, drain, and their removal after the repair."""
+"""Remediation of failed cards: isolate the card, evict its pods, repair the card, and lift the isolation."""

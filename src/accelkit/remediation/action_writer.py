@@ -1,4 +1,4 @@
-"""Execution of decided actions. Each action is one request, and only the leading replica sends it."""
+"""Execution of actions. Each action is a single request, and only the leader sends requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from accelkit.remediation.resets import Reset, build_reset_job
 log = logging.getLogger(__name__)
 
 Count = Callable[[str, str], None]
-_NAMES: Mapping[type[Action], str] = {  # These are values of a metric's label.
+_NAMES: Mapping[type[Action], str] = {  # These are values of a metric label.
     CreateJob: "reset",
     Evict: "evict",
     NodeEvent: "tell-node",
@@ -41,22 +41,22 @@ _NAMES: Mapping[type[Action], str] = {  # These are values of a metric's label.
 
 
 def name_action(action: Action) -> str:
-    """Return the name of an action in metrics and logs."""
+    """Return the name that metrics and logs use for an action."""
     return _NAMES[type(action)]
 
 
 class ActionWriter:
-    """Writer of actions to the cluster.
+    """Executor of actions on the API server.
 
     Args:
-        api: an open client whose timeout is shorter than a leadership term.
+        api: an open client. Its timeout is shorter than a term of the leader.
         events: the recorder of Events.
-        namespace: the namespace of Jobs.
-        reset_job: the CronJob that contains the template of Jobs; empty for none.
-        job_seconds: the deadline of Jobs whose template has no deadline.
-        leads: a function that returns whether this replica may currently write.
-        on_node: a function that receives each node that a write has changed.
-        count: a function that receives the name and result of each action.
+        namespace: the namespace of the Jobs.
+        reset_job: the name of the CronJob that contains the Job template; empty for none.
+        job_seconds: the deadline of a Job if its template does not contain a deadline.
+        leads: a function that returns whether this replica is currently allowed to write.
+        on_node: a callback that receives each node that was changed by a write.
+        count: a callback that receives the name and the result of each action.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class ActionWriter:
         self._on_node, self._count = on_node, count
 
     async def carry_out(self, view: RemediationNode, actions: tuple[Action, ...]) -> None:
-        """Carry out the actions in order, and stop at the first one that fails.
+        """Carry out the actions in order, and stop at the first action that fails.
 
         Raises:
-            ApiError: the API server refused an action or did not respond; the remaining actions were not carried out.
+            ApiError: the API server refused an action or did not respond. The remaining actions were not carried out.
             ConfigurationError: no Job template exists.
             NotLeadingError: another replica is the leader.
         """
@@ -94,7 +94,7 @@ class ActionWriter:
                 raise
 
     async def _do(self, view: RemediationNode, version: str, action: Action) -> str:
-        """Carry out one action; return the resource version of the node after the action."""
+        """Carry out an action; return the resource version of the node after the action."""
         result = "done"
         match action:
             case WriteNode() | WriteCondition():
@@ -102,7 +102,7 @@ class ActionWriter:
                 self._on_node(node)
                 version = node.metadata.resource_version
             case NodeEvent():
-                # The reference includes the UID, because `kubectl describe node` selects Events by it.
+                # The reference contains the UID, because `kubectl describe node` selects Events by UID.
                 reference = ObjectReference("Node", view.name, uid=view.uid)
                 await self._events.record(reference, action.reason, action.message, warning=action.warning)
             case PodEvent():
@@ -121,12 +121,12 @@ class ActionWriter:
         except ApiError as exc:
             if exc.not_found or exc.conflict:
                 return "gone"
-            # A disruption budget refused the eviction, or two budgets select the pod, which the API server reports as
-            # a server error. A user's budget must not end the pass over all nodes. Later passes retry until the
-            # deadline.
+            # A disruption budget prevents the eviction, or two budgets select the pod, which the API server reports as
+            # a server error. The budget of a user must not stop the pass over all nodes. Later passes retry the
+            # eviction until the deadline.
             if exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}:
                 return "refused"
-            # A user's webhook refused the eviction, which must not affect other pods or cards.
+            # The webhook of a user rejected the eviction. This must not affect other pods or cards.
             if not exc.unanswered:
                 log.warning("eviction failed pod=%s error=%s", action.pod, exc)
                 return "failed"
@@ -145,7 +145,7 @@ class ActionWriter:
             "ACCELKIT_CARD": action.card,
             "ACCELKIT_NODE": view.name,
             "ACCELKIT_REASON": action.reason,
-            # The root user of a node can write any text into the inventory, and a privileged Job reads this value.
+            # The root user of a node can write any text to the inventory, and a privileged Job reads this value.
             "ACCELKIT_BDF": next(
                 (card.bdf for card in view.cards or () if card.id == action.card and PCI_ADDRESS.fullmatch(card.bdf)),
                 "",
@@ -156,6 +156,7 @@ class ActionWriter:
         try:
             await self._api.post(build_collection_path("batch/v1", "jobs", self._namespace), job)
         except ApiError as exc:
-            # The name of the Job is specific to this fault, so the Job was created before a crash.
+            # The name of the Job is specific to this fault. Therefore, this service created the Job before it was
+            # restarted.
             if not exc.already_exists:
                 raise

@@ -1,4 +1,4 @@
-"""Storage of an open breaker for the next leader: a ConfigMap that an administrator deletes to close the breaker."""
+"""Storage of an open breaker for the next leader, in a ConfigMap. To close the breaker, an administrator deletes it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class BreakerStore:
         Raises:
             ApiError: the API server refused the request or did not respond.
         """
-        # The ConfigMap has no component label, because each playbook run would then delete it and close the breaker.
+        # Do not add a component label, because each playbook run would then delete the ConfigMap and so close the
+        # breaker.
         metadata = {"name": self.name, "labels": PART_OF_LABELS}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_REASON_KEY: reason}}
         await self._api.post(self._collection, body)

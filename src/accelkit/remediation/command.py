@@ -128,7 +128,7 @@ def read_options(options: dict[str, Any]) -> ServiceOptions:
     """Return the options of the service.
 
     Raises:
-        ConfigurationError: the name of the Lease is invalid, or a dialect cannot be used.
+        ConfigurationError: the Lease name is invalid, or a dialect cannot be used.
     """
     metrics = options["metrics_port"]
     return ServiceOptions(

@@ -1,6 +1,7 @@
-"""Controller that processes all nodes with failed cards or a record, one node at a time, in repeated passes.
+"""Controller that repeatedly processes all nodes that have failed cards or a record, one node at a time.
 
-Decisions depend on no state other than the records on the nodes and the breaker, so a pass may end at any point.
+Decisions depend only on the current state of the cluster, the records of the nodes, and the breaker. Therefore, a pass
+can be interrupted at any point.
 """
 
 from __future__ import annotations
@@ -24,51 +25,52 @@ from accelkit.remediation.repair_times import RepairTimes
 
 log = logging.getLogger(__name__)
 
-# If the API server has not responded for longer than this, the data is too old for a decision.
+# If the API server has not responded for longer than this time, the data is too old to make decisions.
 _SILENCE_SECONDS: Final = 10.0
-# If the response to the first write of a remediation is lost, the node counts as under remediation for this time, even
-# without a record.
+# If the response to the first write of a remediation is lost, the node is considered to be under remediation for this
+# time, even without a record.
 _UNCERTAIN_SECONDS: Final = 60.0
 
 
 class Reading(Protocol):
-    """Reader of single nodes."""
+    """Reader of individual nodes."""
 
     async def read(self, name: str) -> RemediationNode | None:
-        """Return the current node; None if it does not exist."""
+        """Return the current state of a node; None if the node does not exist."""
 
 
 class Writing(Protocol):
-    """Writer of actions."""
+    """Executor of actions."""
 
     async def carry_out(self, view: RemediationNode, actions: tuple[Action, ...]) -> None:
         """Carry out the actions in order."""
 
 
 class Store(Protocol):
-    """Storage of an open breaker."""
+    """Storage for an open breaker."""
 
     async def read(self) -> str | None:
         """Return the reason why the breaker is open; None if it is closed."""
 
     async def write(self, reason: str) -> None:
-        """Store an open breaker."""
+        """Record that the breaker is open, with the reason."""
 
 
 class Controller:
-    """Controller of remediation for the whole cluster.
+    """Remediation controller for the whole cluster.
 
     Args:
-        nodes: a function that returns a summary of each node.
-        reader: the reader of single nodes from the API server.
-        writer: the writer of decided actions.
-        store: the storage of an open breaker.
+        nodes: a function that returns the summaries of all nodes.
+        reader: the reader of individual nodes from the API server.
+        writer: the executor of actions.
+        store: the storage for an open breaker.
         settings: the administrator's settings.
         metrics: the metrics of the service.
-        ready: a function that returns whether this replica is the leader and has read all nodes in this term.
-        silent_seconds: a function that returns the time since the last response of the API server.
-        clock: a monotonic clock, in seconds.
-        wall: a wall clock for records, in Unix seconds.
+        ready: a function that returns whether this replica is the leader and has read all nodes since it became the
+            leader.
+        silent_seconds: a function that returns the time since the last response from the API server.
+        clock: a monotonic clock in seconds.
+        wall: a wall clock in Unix seconds, which is used for records.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Controller:
         self._times = RepairTimes()
 
     async def run(self, pause_seconds: float) -> None:
-        """Run passes until cancelled."""
+        """Process all nodes repeatedly until cancelled."""
         while True:
             if self._settings.mode is not Mode.OFF and self._ready():
                 try:
@@ -108,7 +110,7 @@ class Controller:
         """Process all nodes once.
 
         Raises:
-            ApiError: the API server did not respond; the other nodes wait for the next pass.
+            ApiError: the API server did not respond. The remaining nodes are processed in the next pass.
             NotLeadingError: another replica is the leader.
         """
         if self._silent_seconds() > _SILENCE_SECONDS:
@@ -154,7 +156,7 @@ class Controller:
         }
 
     async def _process_node(self, node: NodeSummary, permits: Permits, under: set[str]) -> HoldReason:
-        """Carry out the next step for one node; return the reason if no action is taken."""
+        """Carry out the next step for a node; return the reason if no action is taken."""
         dry = self._settings.mode is Mode.DRY_RUN
         if dry and (node.recorded or node.fresh == self._planned.get(node.name)):
             return ""
@@ -168,8 +170,7 @@ class Controller:
             else:
                 await self._carry_out(view, decision)
         except (ApiError, ConfigurationError) as exc:
-            # A kubelet can fill its Node object up to the size limit. The API server then responds to writes with an
-            # error.
+            # A kubelet can fill its Node object up to the size limit. The API server then rejects writes with an error.
             if isinstance(exc, ApiError) and exc.unavailable:
                 raise
             log.warning("remediation failed in this pass node=%s error=%s", node.name, exc)
@@ -182,7 +183,7 @@ class Controller:
         under = set() if view.record is None else set(view.record.cards)
         self._times.observe(view.name, under | set(decision.begun), self._clock())
         if decision.begun:
-            # Recorded before the write, because the outcome of the write may remain unknown.
+            # Record the start before the write, because the result of the write may remain unknown.
             self._begun[view.name] = self._clock()
         await self._writer.carry_out(view, decision.actions)
         for step, cards in (("isolate", decision.begun), ("lift", decision.lifted), ("dismiss", decision.dismissed)):
@@ -196,7 +197,7 @@ class Controller:
                 log.warning("ignored implausible repair duration in record node=%s card=%s", view.name, card)
 
     async def _plan(self, view: RemediationNode, node: NodeSummary, decision: Decision) -> None:
-        """Report the planned actions once for each set of faults on a node, without writing to the node."""
+        """Report the planned actions once for each set of faults on a node. Do not write to the node."""
         if not decision.begun:
             return
         holders = {each.pod for card in decision.begun for each in view.holders.get(card, ())}

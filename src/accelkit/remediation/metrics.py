@@ -1,4 +1,4 @@
-"""Metrics of remediation, in their own registry."""
+"""Metrics of remediation, in a separate registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS: Final = (60, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400, 25
 
 
 class RemediationMetrics:
-    """The metrics of the service.
+    """The metrics of the remediation service.
 
     Args:
         leads: a function that returns whether this replica is the leader.
@@ -19,7 +19,7 @@ class RemediationMetrics:
         called: a function that returns the number of cards for which an administrator was called.
         breaker: a function that returns whether the breaker is open.
         unreadable: a function that returns the number of unreadable objects.
-        silent_seconds: a function that returns the time since the last response of the API server.
+        silent_seconds: a function that returns the time since the last response from the API server.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class RemediationMetrics:
             Gauge(name, text, registry=self.registry).set_function(read)
 
     def count(self, action: str, result: str) -> None:
-        """Count one action."""
+        """Increment the counter for an action and its result."""
         self._actions.labels(action, result).inc()
 
     def observe_repair(self, seconds: float) -> None:
-        """Record the duration of a repair after the isolation of the card is lifted."""
+        """Record the duration of a repair, after the isolation of the card has been lifted."""
         self._repairs.observe(seconds)
 
     def set_held(self, reasons: dict[str, int]) -> None:
-        """Set the number of nodes on which no action is taken, by reason."""
+        """Set the number of nodes on which no action is taken, for each reason."""
         self._held.clear()
         for reason, number in reasons.items():
             self._held.labels(reason).set(number)
 
     def render(self) -> bytes:
-        """Return the metrics in the exposition format."""
+        """Return the metrics in Prometheus' exposition format."""
         return generate_latest(self.registry)

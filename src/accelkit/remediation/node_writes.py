@@ -1,4 +1,4 @@
-"""Requests that change the metadata and taints of a node, or its condition."""
+"""Requests that change the metadata, the taints or the condition of a node."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from accelkit.remediation.nodes import NodeObject
 async def write_node(
     api: ApiClient, view: RemediationNode, version: str, action: WriteNode | WriteCondition
 ) -> NodeObject:
-    """Change a node if it still has this resource version; return the changed node.
+    """Change a node if its resource version is unchanged; return the changed node.
 
     Raises:
-        ApiError: the API server did not respond, or refused the request; the status is 409 if another client has
-            changed the node in the meantime.
+        ApiError: the API server refused the request or did not respond. The status is 409 if another client has changed
+            the node in the meantime.
     """
     precondition = {"uid": view.uid, "resourceVersion": version}
     path = build_node_path(view.name)
@@ -39,7 +39,7 @@ async def write_node(
 
 
 def build_node_patch(action: WriteNode) -> dict[str, Any]:
-    """Return the merge patch for a node, without the fields that identify the node."""
+    """Return the merge patch for a node. It does not contain the fields that identify the node."""
     annotations: dict[str, str | None] = {REMEDIATION_ANNOTATION: write_record(action.record)}
     if "cordon" in action.changed:
         annotations[CORDON_KEY] = action.cordon
@@ -52,7 +52,7 @@ def build_node_patch(action: WriteNode) -> dict[str, Any]:
 
 
 def build_condition_patch(action: WriteCondition, now: datetime | None = None) -> dict[str, Any]:
-    """Return the strategic merge patch for a node's status, which leaves all other conditions unchanged."""
+    """Return the strategic merge patch for the status of a node. It does not change other conditions."""
     condition: dict[str, str] = {"type": CONDITION}
     if action.reason:
         at = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""Index of all nodes, with the data that determines which nodes the controller must process."""
+"""Index of all nodes. Its data determines which nodes the controller must process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Spec(msgspec.Struct):
 
 
 class NodeObject(msgspec.Struct):
-    """A node from the API server, reduced to the fields that accelkit reads."""
+    """A node from the API server, with only the fields that accelkit reads."""
 
     metadata: ObjectMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -51,7 +51,7 @@ class NodeObject(msgspec.Struct):
 
 
 def view_node(node: NodeObject) -> RemediationNode:
-    """Return the data of a node that the Node object contains, without its pods and the state of its agent."""
+    """Return the state of a node from its Node object, without its pods and the state of its agent."""
     inventory = read_inventory(node.find_annotation(INVENTORY_ANNOTATION))
     return RemediationNode(
         name=node.metadata.name,
@@ -72,15 +72,15 @@ def view_node(node: NodeObject) -> RemediationNode:
 
 @dataclass(frozen=True)
 class NodeSummary:
-    """The data of a node in the index.
+    """The data about a node in the index.
 
     Attributes:
-        version: its resource version.
-        has_cards: whether it is known to have cards.
-        fresh: its faults for which no action has been taken yet, as pairs of card ID and fault identity.
-        recorded: whether it has a record, even if the record is unreadable.
-        active: whether any of its cards are under remediation, or may be because the record is unreadable.
-        called: the number of its cards for which an administrator was called.
+        version: the resource version of the node.
+        has_cards: whether the node is known to have cards.
+        fresh: the faults for which no action has been taken yet, as pairs of card ID and fault identity.
+        recorded: whether the node has a record, even if the record is unreadable.
+        active: whether cards of the node are under remediation. It is also true if the record is unreadable.
+        called: the number of cards for which an administrator was called.
     """
 
     name: str
@@ -109,28 +109,28 @@ def summarise(node: NodeObject) -> NodeSummary:
 
 
 class NodeIndex:
-    """Index of all nodes, built from lists, watch events and the responses to this service's writes."""
+    """Index of all nodes, built from lists, watch events, and the responses to writes of this service."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSummary] = {}
 
     def list_all(self) -> list[NodeSummary]:
-        """Return the summaries by name."""
+        """Return the summaries of all nodes, sorted by name."""
         return [self._nodes[name] for name in sorted(self._nodes)]
 
     def replace(self, nodes: Iterable[NodeObject]) -> None:
-        """Replace the index with a complete list."""
+        """Replace the content of the index with a complete list."""
         self._nodes = {node.metadata.name: summarise(node) for node in nodes}
 
     def take_event(self, kind: str, node: NodeObject) -> None:
-        """Apply one event."""
+        """Apply a watch event."""
         if kind == "DELETED":
             self._nodes.pop(node.metadata.name, None)
         else:
             self.take(node)
 
     def take(self, node: NodeObject) -> None:
-        """Store a node, unless the index has a newer version. The watch lags behind the responses to writes."""
+        """Store a node, unless the index contains a newer version, because a write returned it before the watch."""
         known = self._nodes.get(node.metadata.name)
         if known is not None and is_older(node.metadata.resource_version, known.version):
             return

@@ -1,7 +1,7 @@
-"""Reader of one node with its pods and all other data that determines the next step.
+"""Reader of a node, its pods and all other data that determines the next step.
 
 The reader queries the API server each time instead of using a watch, because few nodes are under remediation, and the
-actions are hard to revert.
+actions are difficult to revert.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class NodeReader:
 
     Args:
         api: an open client.
-        namespace: the namespace of accelkit, in which the node agents and the Jobs run.
-        agent: the value of the label that identifies the pods of the node agents.
+        namespace: accelkit's namespace, in which the node agents and the Jobs run.
+        agent: the value of the label that identifies the pods of node agents.
         dialects: the dialects whose resource names pods may use.
         reads_jobs: whether to read Jobs.
     """
@@ -64,10 +64,10 @@ class NodeReader:
         self._dialects, self._reads_jobs = dialects, reads_jobs
 
     async def read(self, name: str) -> RemediationNode | None:
-        """Return the current node; None if it does not exist.
+        """Return the current state of a node; None if the node does not exist.
 
         Raises:
-            ApiError: the API server refused the request or did not respond, or the node cannot be decoded.
+            ApiError: the API server refused the request or did not respond, or the Node object cannot be decoded.
         """
         answer = await get_if_present(self._api, build_node_path(name))
         if answer is None:
@@ -89,7 +89,7 @@ class NodeReader:
         )
 
     async def _list_pods(self, node: Node) -> tuple[Mapping[str, Pod], Ledger]:
-        """Return a node's pods by UID, and a ledger of these pods, which interprets them as the extender does."""
+        """Return a node's pods by UID, and a ledger of these pods, which interprets the pods like the extender."""
         unreadable: list[bytes] = []
         query = {"fieldSelector": f"spec.nodeName={node.metadata.name}"}
         found, _ = await list_all(
@@ -104,7 +104,7 @@ class NodeReader:
         return {pod.metadata.uid: pod for pod in found}, ledger
 
     def _is_agent(self, pod: Pod) -> bool:
-        """Return whether a pod is a ready pod of the node agent."""
+        """Return whether a pod belongs to the node agent and is ready."""
         meta = pod.metadata
         ours = meta.namespace == self._namespace and (meta.labels or {}).get(NAME_LABEL) == self._agent
         if not ours or meta.deletion_timestamp is not None:
@@ -112,7 +112,7 @@ class NodeReader:
         return any((each.type, each.status) == ("Ready", "True") for each in pod.status.conditions or ())
 
     async def _read_observed(self, name: str, inventory: Inventory | None) -> frozenset[str] | None:
-        """Return the cards in use on the node according to its agent; None if the agent does not report them."""
+        """Return the cards that are in use according to the node agent; None if the agent does not report them."""
         answer = await get_if_present(self._api, build_object_path(build_config_maps_path(self._namespace), name))
         if answer is None or inventory is None:
             return None

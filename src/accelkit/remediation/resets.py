@@ -1,4 +1,4 @@
-"""Builder of the Job that resets a card, from the template in the administrator's suspended CronJob."""
+"""Function that builds the Job to reset a card, from the template in a suspended CronJob of the administrator."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class _CronJob(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Reset:
-    """A reset of one card.
+    """A reset of a card.
 
     Attributes:
         template: the name of the CronJob.
         name: the name of the Job.
-        namespace: the namespace of both.
-        node: the node on which the pod runs, regardless of taints.
-        variables: the environment variables for all containers of the Job.
-        seconds: the deadline of the Job if the template has no deadline.
+        namespace: the namespace of the CronJob and the Job.
+        node: the node on which the pod of the Job runs, regardless of taints.
+        variables: the environment variables for all containers in the Job.
+        seconds: the deadline of the Job if the template does not contain a deadline.
     """
 
     template: str
@@ -49,7 +49,7 @@ class Reset:
 
 
 def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
-    """Return the Job that resets a card, built from a CronJob in JSON.
+    """Return the Job that resets a card. It is built from a CronJob in JSON format.
 
     Raises:
         ConfigurationError: the CronJob cannot be decoded or is not suspended.
@@ -70,7 +70,7 @@ def build_reset_job(cron_job: bytes, reset: Reset) -> dict[str, Any]:
     for kind in ("initContainers", "containers"):
         if kind in pod:
             pod[kind] = [{**each, "env": [*(each.get("env") or ()), *env]} for each in pod[kind]]
-    # The pod must run only on this node, regardless of taints and cordons.
+    # The pod must run on this node, regardless of taints and cordons.
     pod |= {"nodeName": reset.node, "tolerations": [{"operator": "Exists"}]}
     spec["template"] = {**pod_template, "spec": pod}
     spec.setdefault("activeDeadlineSeconds", max(1, int(reset.seconds)))

@@ -1,4 +1,4 @@
-"""Service `accelkit remediation`: node watch, passes, leader election and metrics port as one group of tasks."""
+"""Service `accelkit remediation`: a group of tasks for the node watch, passes, leader election and the metrics port."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from accelkit.vendors.dialect import Dialect
 
 log = logging.getLogger(__name__)
 
-# The timeout of requests: requests at the end of a term must end before the term of another replica can begin.
+# The timeout of requests. A request at the end of a term must end before the term of another replica can begin.
 _WRITE_SECONDS: Final = 5.0
 
 
@@ -41,14 +41,14 @@ class ServiceOptions:
 
     Attributes:
         settings: the administrator's settings.
-        namespace: the namespace of accelkit.
+        namespace: accelkit's namespace.
         lease: the Lease for leader election.
         identity: the unique name of this replica.
-        agent: the name of the node agents' pods.
+        agent: the value of the name label of node agents' pods.
         dialects: the dialects whose resource names pods may use.
         pause_seconds: the pause between two passes.
-        kubeconfig: the path of a kubeconfig; None to use the pod's service account or the environment.
-        metrics: the address that serves probes and metrics; None for no port.
+        kubeconfig: the path of a kubeconfig file; None to use the pod's service account or the environment.
+        metrics: the address at which probes and metrics are served; None to serve neither.
     """
 
     settings: RemediationSettings
@@ -66,7 +66,7 @@ async def run(options: ServiceOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        ConfigurationError: no cluster is configured, or a port is in use.
+        ConfigurationError: no cluster is configured, or a port is already in use.
     """
     stop = asyncio.Event()
     on_stop_signal(stop.set)
@@ -77,7 +77,7 @@ async def run(options: ServiceOptions) -> None:
 
 
 class _Service:
-    """The components of one replica, connected to each other."""
+    """The components of a replica."""
 
     def __init__(self, options: ServiceOptions, api: ApiClient, writer: ApiClient) -> None:
         self._options = options
@@ -121,12 +121,12 @@ class _Service:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set or a component fails."""
+        """Run the components until `stop` is set or a component fails."""
         log.info("started leader election identity=%s lease=%s", self._options.identity, self._options.lease.name)
         await run_elected(self._elector, self._list_services(stop), stop)
 
     def _list_services(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """Return the services that run in addition to the election."""
+        """Return the tasks that run in addition to leader election."""
         services = [self._reflector.run(), self._controller.run(self._options.pause_seconds)]
         if self._options.metrics is not None:
             server = make_probe_server(self._options.metrics, self._metrics.render, self._explain_unready)
@@ -139,12 +139,12 @@ class _Service:
     def _replace(self, nodes: list[NodeObject]) -> None:
         self._nodes.replace(nodes)
         self._read = True
-        # Data from before this term may be out of date.
+        # Data that was read before this term may be out of date.
         self._begun = self._elector.leads()
 
     def _end(self) -> None:
         self._begun = False
 
     def _explain_unready(self) -> str:
-        """Return the reason why this replica is not ready to become the leader; empty if it is ready."""
+        """Return the reason why this replica cannot become the leader yet; empty if it can."""
         return "" if self._read else "the cluster has not been read yet"

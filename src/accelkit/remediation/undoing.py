@@ -1,4 +1,4 @@
-"""Removal of all remediation changes from all nodes. The service must not run at the same time."""
+"""Removal of all remediation changes from all nodes. The remediation service must not run at the same time."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from accelkit.remediation.node_writes import write_node
 from accelkit.remediation.nodes import NodeObject, view_node
 from accelkit.texts import list_some, shorten
 
-# The number of attempts for each node. The kubelet changes the node often, which causes conflicts.
+# The number of attempts for each node. The kubelet changes the node frequently, which causes conflicts.
 _TRIES = 10
 
 
 async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
-    """Undo the changes that the records of all nodes list; return the nodes that were, or would be, changed.
+    """Undo the changes in the records of all nodes; return the nodes that were changed, or would be in a dry run.
 
     Args:
         api: an open client.
         dry_run: whether to skip all writes.
 
     Raises:
-        ApiError: the API server did not respond. If it refused a write, or a record is unreadable, the error is raised
-            after all other nodes are processed.
+        ApiError: the API server did not respond. If the API server refused a write, or a record is unreadable, the
+            error is raised after all other nodes have been processed.
     """
     nodes, _ = await list_all(api, NODES, NodeObject)
     changed, unreadable, refused = list[str](), list[str](), list[str]()
     for node in sorted(nodes, key=lambda each: each.metadata.name):
         view = view_node(node)
         if view.record is None:
-            # A kubelet may write the record of its node, so an unreadable record must not block the other nodes.
+            # A kubelet can write the record of its node, so an unreadable record must not prevent changes to other
+            # nodes.
             unreadable.append(view.name)
         elif build_undo(view):
             changed.append(view.name)
@@ -40,7 +41,8 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                 if not dry_run:
                     await _undo(api, node)
             except ApiError as exc:
-                # A refused write for one node must not block the other nodes. Deleted nodes need no write.
+                # If a write to one node is refused, other nodes must still be processed. Deleted nodes do not require a
+                # write.
                 if exc.unavailable:
                     raise
                 if not exc.not_found:

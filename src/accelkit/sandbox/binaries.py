@@ -1,7 +1,7 @@
 """The executables of the Kubernetes control plane, found on this machine or built once from accelkit's Go module.
 
-Several paths in `Binaries` may be links to one binary, which selects the component by the link's name. Therefore, do
-not resolve these paths.
+Several paths in `Binaries` may be links to one binary, which selects the component by the link's name. Therefore,
+callers must not resolve these links.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES = (*_REQUIRED, "kubectl")
 _MODULE = Path(__file__).parent / "controlplane"
 _OLDEST_GO = (1, 24)  # the version in the module's go.mod
 _PROGRESS_EVERY = 10.0
-_DEADLINE = 60 * 60.0  # for one go command; long enough for slow machines, so that only a hanging command is killed
+_DEADLINE = 60 * 60.0  # for one go command; long enough for slow machines, so only a command that hangs is killed
 _TAIL_LINES = 20
 
 _Report = Callable[[str], None]
@@ -51,7 +51,7 @@ class Binaries:
 
 
 def find_cache_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder of builds below `$ACCELKIT_CACHE`, `$XDG_CACHE_HOME/accelkit` or `~/.cache/accelkit`."""
+    """Return the folder for builds below `$ACCELKIT_CACHE`, `$XDG_CACHE_HOME/accelkit` or `~/.cache/accelkit`."""
     if own := environ.get("ACCELKIT_CACHE"):
         return Path(own) / "controlplane"
     if xdg := environ.get("XDG_CACHE_HOME"):
@@ -63,16 +63,18 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, report: Callab
     """Return all four components from one source: `KUBEBUILDER_ASSETS`, `PATH`, an earlier build, or a new build.
 
     Components from different sources are never mixed, because their versions could differ. The exception is kubectl,
-    which supports other versions: it comes from `PATH` if `KUBEBUILDER_ASSETS` does not contain it.
+    which is compatible with other versions. If `KUBEBUILDER_ASSETS` does not contain kubectl, kubectl from `PATH` is
+    used.
 
     Args:
         environ: the environment variables, which are also passed to `go`.
-        cache_dir: the folder of builds, with a subfolder for each version of the Go module; created if missing.
-        report: a callback for each line of progress, called in the caller's thread.
+        cache_dir: the folder for builds, with a subfolder for each version of the Go module. The folder is created if
+            it does not exist.
+        report: a callback that receives each progress message, in the caller's thread.
 
     Raises:
-        SandboxError: no binaries were found, and they cannot be built: Go is missing, is too old, failed or hung, or
-            `cache_dir` is not writable.
+        SandboxError: no binaries were found, and they cannot be built, because Go is missing or too old, Go failed or
+            timed out, or `cache_dir` is not writable.
     """
     on_path = _find_executables(environ.get("PATH", ""))
     if assets := environ.get("KUBEBUILDER_ASSETS"):
@@ -84,7 +86,7 @@ def find_binaries(environ: Mapping[str, str], *, cache_dir: Path, report: Callab
     if on_path.keys() >= set(_REQUIRED):
         return _choose_binaries(on_path, "PATH")
 
-    # The bytes that are hashed are also the bytes that are built, so the folder's name always matches its content.
+    # The same bytes are hashed and built, so the name of the folder always matches its content.
     sources = {name: (_MODULE / name).read_bytes() for name in ("go.sum", "main.go", "go.mod")}
     target = cache_dir.absolute() / hashlib.sha256(b"".join(sources.values())).hexdigest()[:16]
     source: _Source = "cache"
@@ -117,10 +119,10 @@ def _is_built(target: Path) -> bool:
 
 
 def _find_go(environ: Mapping[str, str]) -> str:
-    """Return the path of a sufficiently new `go`; raise SandboxError if there is none."""
+    """Return the path of a `go` command that is new enough; raise SandboxError if none is found."""
     found = ""
     if go := shutil.which("go", path=environ.get("PATH", "")):
-        # Run in /, so that a go.mod in the caller's folder cannot select a different toolchain.
+        # Run in /, so that a go.mod file in the current folder cannot select a different toolchain.
         answer = subprocess.run([go, "version"], env=environ, cwd="/", capture_output=True, text=True, check=False)
         version = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
         if version and (int(version[1]), int(version[2])) >= _OLDEST_GO:
@@ -158,7 +160,7 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
             folder.mkdir()
         for file, content in sources.items():
             (module / file).write_bytes(content)
-        # GOWORK: the caller's workspace must not apply. GOTMPDIR: a killed `go` leaves temporary files behind.
+        # GOWORK: ignore the user's Go workspace. GOTMPDIR: `go` does not delete its temporary files if it is killed.
         settings = {"CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off", "GOTMPDIR": str(scratch)}
         run = functools.partial(_run_go, environ={**environ, **settings}, log=log, report=report)
 
@@ -178,9 +180,9 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
 
 
 def find_ldflags(version: str) -> str:
-    """Return the linker flags that set a Kubernetes version, such as v1.34.4, as Kubernetes' build scripts do."""
+    """Return the linker flags that set a Kubernetes version, such as v1.34.4, like the build scripts of Kubernetes."""
     major, minor, _ = version.removeprefix("v").split(".")
-    # A Go module does not contain its commit, and the default, a Git placeholder, would appear in User-Agent headers.
+    # A Go module does not contain its Git commit. The default, a placeholder, would appear in User-Agent headers.
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return " ".join(["-s -w", *(f"-X {package}.{key}={stamp[key]}" for package in packages for key in stamp)])
@@ -189,13 +191,14 @@ def find_ldflags(version: str) -> str:
 def _run_go(
     command: list[str], *, doing: str, environ: Mapping[str, str], log: Path, report: _Report, packages: int = 0
 ) -> int:
-    """Run one `go` command with its output in `log`; return the number of lines of output.
+    """Run one `go` command and write its output to `log`; return the number of output lines.
 
-    If `packages` is set, progress lines contain the number of compiled packages, because `go build -v` prints one line
-    for each. It does not print packages from Go's cache, hence "up to".
+    If `packages` is set, progress messages contain the number of compiled packages, because `go build -v` prints one
+    line for each package. `go build -v` does not print packages from Go's build cache. Therefore, the messages contain
+    "up to".
 
     Raises:
-        SandboxError: the command failed or hung.
+        SandboxError: the command failed or timed out.
     """
     start = time.monotonic()
     outcome: str | None = None

@@ -1,4 +1,4 @@
-"""The certificates and keys of the control plane, and the kubeconfigs that contain them."""
+"""The certificates and keys of the control plane, and the kubeconfig files that contain them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _USERS = {
 
 
 def write_certificates(paths: SandboxPaths, server: str) -> None:
-    """Write the certificate authority, all certificates and the kubeconfigs."""
+    """Write the certificate authority, all certificates and the kubeconfig files."""
     authority = Authority("accelkit-sandbox")
     write_atomically(paths.pki / "ca.crt", authority.certificate)
     pairs = {
@@ -48,14 +48,14 @@ def _write_pair(paths: SandboxPaths, name: str, pair: KeyPair) -> None:
 
 
 def generate_service_account_keys() -> KeyPair:
-    """Return a key pair for service account tokens. The public key is in the field for the certificate."""
+    """Return a key pair for service account tokens. The field for the certificate contains the public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return KeyPair(public, encode_private_key(key))
 
 
 def encode_kubeconfig(server: str, authority: bytes, user: str, pair: KeyPair) -> bytes:
-    """Return a kubeconfig with embedded certificates, in JSON, which is valid YAML."""
+    """Return a kubeconfig file with embedded certificates. Its format is JSON, which is also valid YAML."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

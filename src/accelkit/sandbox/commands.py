@@ -116,5 +116,5 @@ sandbox.add_command(fake_host)
 
 
 def _paths(root: Path | None) -> SandboxPaths:
-    # Resolved, because `down` finds the processes of a sandbox by this path.
+    # Resolve the path, because `down` finds the processes of a sandbox by this path.
     return SandboxPaths((root or find_default_root(os.environ)).resolve())

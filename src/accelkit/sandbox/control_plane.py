@@ -24,7 +24,7 @@ _SERVICES = "10.96.0.0/16"
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports on the loopback address that were free when they were chosen."""
+    """Ports on the loopback address that were not in use when they were chosen."""
 
     etcd: int
     etcd_peer: int
@@ -34,7 +34,7 @@ class Ports:
 
     @classmethod
     def choose_free(cls) -> Ports:
-        """Choose free ports."""
+        """Choose ports that are not in use."""
         sockets = [socket.socket() for _ in range(5)]
         try:
             for one in sockets:
@@ -59,13 +59,13 @@ def render_scheduler_config(paths: SandboxPaths) -> str:
 
 
 def make_etcd(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return the etcd process. It runs without fsync, because the sandbox does not survive a machine restart."""
+    """Return the etcd process. It does not use fsync, because the sandbox does not survive a restart of the machine."""
     client, peer = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
     return _make_child(
         paths,
         binaries.etcd,
         "etcd",
-        # Set the name explicitly: it must match --initial-cluster even if the user's environment contains ETCD_NAME.
+        # Set the name explicitly, because it must match --initial-cluster even if the user has set ETCD_NAME.
         *(f"--data-dir={paths.root / 'etcd'}", "--name=default", "--unsafe-no-fsync", "--log-level=warn"),
         *(f"--listen-client-urls={client}", f"--advertise-client-urls={client}"),
         *(f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"),
@@ -102,13 +102,14 @@ def make_controller_manager(paths: SandboxPaths, binaries: Binaries, ports: Port
         *("--bind-address=127.0.0.1", f"--secure-port={ports.controller_manager}", "--leader-elect=false"),
         *("--use-service-account-credentials", f"--service-account-private-key-file={pki / 'sa.key'}"),
         f"--root-ca-file={pki / 'ca.crt'}",
-        # Nodes must remain ready on a laptop that was suspended and on a machine with two busy cores.
+        # Nodes must remain ready on a laptop that resumes from suspension, and on a machine with only two cores under
+        # load.
         "--node-monitor-grace-period=60s",
     )
 
 
 def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Child:
-    """Return the kube-scheduler process. All of its settings except its address are in its configuration file."""
+    """Return the kube-scheduler process. Its configuration file contains all settings except the address."""
     return _make_child(
         paths,
         binaries.kube_scheduler,
@@ -119,7 +120,7 @@ def make_scheduler(paths: SandboxPaths, binaries: Binaries, ports: Ports) -> Chi
 
 
 def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitable[bool]]:
-    """Return a probe that checks whether `url` responds with 200. Without `authority`, trust every certificate."""
+    """Return a probe that checks whether `url` returns status 200. Without `authority`, it trusts all certificates."""
     context = ssl.create_default_context(cafile=authority)
     if authority is None:
         # kube-scheduler and kube-controller-manager use self-signed certificates.
@@ -138,7 +139,7 @@ def probe_http(url: str, authority: Path | None = None) -> Callable[[], Awaitabl
 
 
 def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
-    """Return a probe that checks whether the default service account for pods exists."""
+    """Return a probe that checks whether the default service account exists. Pods require this account."""
 
     async def probe() -> bool:
         try:
@@ -152,7 +153,7 @@ def probe_default_account(paths: SandboxPaths) -> Callable[[], Awaitable[bool]]:
 
 
 def build_environment(paths: SandboxPaths) -> dict[str, str]:
-    """Return the environment of this process, with the variable that identifies the sandbox's processes."""
+    """Return the environment of this process, plus the variable that identifies the processes of a sandbox."""
     return {**os.environ, ROOT_VARIABLE: str(paths.root)}
 
 

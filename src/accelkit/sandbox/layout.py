@@ -1,4 +1,4 @@
-"""The folders and files of a sandbox, and the facts for other programs in `sandbox.json`."""
+"""The folders and files of a sandbox, and the facts in `sandbox.json`, which other programs can read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from accelkit.errors import SandboxError
 
 FACTS_VERSION: Final = 1
 DEFAULT_EXTENDER_PORT: Final = 32766
-# Set in the environment of every process of a sandbox, so that `down` always finds all of them.
+# The environment variable that every process of a sandbox has, so that `down` can find all processes.
 ROOT_VARIABLE: Final = "ACCELKIT_SANDBOX_ROOT"
 
 
 class SandboxOptions(msgspec.Struct, frozen=True):
-    """The options of `accelkit sandbox up`, stored in `options.json` for the processes that it starts."""
+    """The options of `accelkit sandbox up`. They are stored in `options.json` for the processes of the sandbox."""
 
     extender_port: int = DEFAULT_EXTENDER_PORT
     plugin_grace: float = 10.0
@@ -31,7 +31,7 @@ SandboxState = Literal["starting", "ready", "failed"]
 
 
 class Facts(msgspec.Struct):
-    """The facts of a sandbox for other programs. Paths are absolute; `processes` maps names to process IDs."""
+    """The facts about a sandbox for other programs. All paths are absolute. `processes` maps names to process IDs."""
 
     image: str
     extender_port: int
@@ -55,61 +55,61 @@ class Facts(msgspec.Struct):
 
 @dataclass(frozen=True)
 class SandboxPaths:
-    """The folders and files below the sandbox's root."""
+    """The folders and files below the root folder of a sandbox."""
 
     root: Path
 
     @property
     def facts(self) -> Path:
-        """The facts for other programs."""
+        """The file with the facts for other programs."""
         return self.root / "sandbox.json"
 
     @property
     def options(self) -> Path:
-        """The options of `up`."""
+        """The file with the options of `up`."""
         return self.root / "options.json"
 
     @property
     def nodes_file(self) -> Path:
-        """The copy of the user's nodes file; missing if the default nodes are used."""
+        """The copy of the user's nodes file. It does not exist if the default nodes are used."""
         return self.root / "nodes.yaml"
 
     @property
     def nodes(self) -> Path:
-        """The folder with the roots of all nodes. Processes of a node access its root through the run folder."""
+        """The folder with the root folders of all nodes. Processes of a node access it through the run folder."""
         return self.root / "nodes"
 
     @property
     def pki(self) -> Path:
-        """Certificates and keys."""
+        """The folder with the certificates and keys."""
         return self.root / "pki"
 
     @property
     def logs(self) -> Path:
-        """The folder with the log of each process."""
+        """The folder with the logs of all processes."""
         return self.root / "logs"
 
     @property
     def scheduler_config(self) -> Path:
-        """The configuration of kube-scheduler. The supervisor restarts kube-scheduler when this file changes."""
+        """The configuration file of kube-scheduler. The supervisor restarts kube-scheduler when this file changes."""
         return self.root / "kube-scheduler" / "config.yaml"
 
     @property
     def scheduler_state(self) -> Path:
-        """The state of kube-scheduler, with the digest of its current configuration."""
+        """The file with the state of kube-scheduler, including the digest of its current configuration."""
         return self.root / "kube-scheduler" / "state.json"
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders that `prepare` creates. They identify a sandbox whose files are missing."""
+        """The folders that `prepare` creates. They identify the folder of a sandbox if its files are missing."""
         return self.pki, self.logs, self.nodes, self.scheduler_config.parent
 
     def build_kubeconfig_path(self, user: str) -> Path:
-        """Return the path of a user's kubeconfig."""
+        """Return the path of the kubeconfig file for a user."""
         return self.root / f"{user}.kubeconfig"
 
     def read_facts(self) -> Facts | None:
-        """Return the facts; None if they are missing or unreadable."""
+        """Return the facts; None if the file is missing or unreadable."""
         try:
             return msgspec.json.decode(self.facts.read_bytes(), type=Facts)
         except (OSError, msgspec.MsgspecError):
@@ -137,10 +137,10 @@ def find_default_root(environ: Mapping[str, str]) -> Path:
 
 
 def check_owner(paths: SandboxPaths) -> None:
-    """Check that the root does not exist or belongs to the current user.
+    """Check that the root folder does not exist or belongs to the current user.
 
     Raises:
-        SandboxError: the root belongs to another user, or its owner cannot be read.
+        SandboxError: the root folder belongs to another user, or its owner cannot be read.
     """
     try:
         owner = paths.root.stat().st_uid
@@ -157,10 +157,10 @@ def check_owner(paths: SandboxPaths) -> None:
 
 
 def prepare(paths: SandboxPaths) -> None:
-    """Create the root folder and the folders below it, with access for their owner only.
+    """Create the root folder and the folders below it, with access for only their owner.
 
     Raises:
-        SandboxError: the root belongs to another user, or cannot be created.
+        SandboxError: the root folder belongs to another user, or cannot be created.
     """
     try:
         paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ def prepare(paths: SandboxPaths) -> None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file atomically: a reader gets either the old or the new content."""
+    """Replace a file atomically. A reader gets either the old content or the new content."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:

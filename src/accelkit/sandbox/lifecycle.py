@@ -1,4 +1,4 @@
-"""Start, stop and status of a sandbox: `accelkit sandbox up`, `down` and `status`."""
+"""Functions that start and stop a sandbox and return its status, for `accelkit sandbox up`, `down` and `status`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from accelkit.sandbox.processes import end_all, find_sandbox_processes, read_tai
 from accelkit.sandbox.run_folder import remove_run_folder
 
 _Report = Callable[[str], None]
-# Supervisors keep running after this process exits. These references prevent Python's ResourceWarning.
+# Supervisors continue to run after this process exits. These references prevent Python's ResourceWarning.
 _supervisors: list[subprocess.Popen[bytes]] = []
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 30.0
 _SWEEPS = 3
-# The supervisor's progress lines, in the format of accelkit.logs.
+# The progress messages of the supervisor, in the format of accelkit.logs.
 _PROGRESS = re.compile(r" INFO accelkit\.sandbox\.supervisor supervisor\.py:\d+ (.*)")
 
 
 class ProcessView(msgspec.Struct, frozen=True):
-    """A process of the sandbox, with its resident memory in MiB."""
+    """A process of the sandbox. `memory_mib` is its resident memory in MiB."""
 
     name: str
     pid: int
@@ -50,7 +50,7 @@ class ProcessView(msgspec.Struct, frozen=True):
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
-    """The facts and processes of a sandbox; `running` states whether its supervisor runs."""
+    """The facts and processes of a sandbox. `running` is true if its supervisor is running."""
 
     running: bool
     facts: Facts
@@ -60,22 +60,22 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 def start_sandbox(
     paths: SandboxPaths, options: SandboxOptions, nodes: Path | None, report: _Report, environ: Mapping[str, str]
 ) -> Facts:
-    """Start a sandbox and wait until it is ready. If it is already running, do not change it.
+    """Start a sandbox and wait until it is ready. Do nothing if it is already running.
 
     Raises:
-        SandboxError: the sandbox did not start. Its processes are stopped, and its folder with the logs is kept.
+        SandboxError: the sandbox did not start. Its processes are stopped, but its folder and logs are not deleted.
     """
     present = paths.read_facts()
     if present is not None and present.state == "ready" and _is_supervisor(present.supervisor_pid, paths):
         report(f"the sandbox in {paths.root} is already running")
         return present
-    # Checked first, because an invalid nodes file must not stop the previous sandbox.
+    # Check the nodes file first, because an invalid file must not stop the previous sandbox.
     load_nodes(nodes)
     check_owner(paths)
     if paths.root.exists():
         stop_sandbox(paths, lambda _: None)
     _check_port(options.extender_port)
-    # Build in the foreground, so that the user can follow the progress of the first build.
+    # Build in the foreground, so that the user sees the progress of the first build.
     find_binaries(environ, cache_dir=find_cache_dir(environ), report=report)
     prepare(paths)
     write_atomically(paths.options, msgspec.json.encode(options))
@@ -105,7 +105,7 @@ def stop_sandbox(paths: SandboxPaths, report: _Report) -> None:
     """Stop all processes of a sandbox and delete its folder, even if the sandbox failed to start.
 
     Raises:
-        SandboxError: a process does not exit, or the folder does not contain a sandbox or cannot be deleted.
+        SandboxError: a process does not exit, the folder does not contain a sandbox, or the folder cannot be deleted.
     """
     processes = find_sandbox_processes(paths.root)
     if not paths.root.exists() and not processes:
@@ -129,7 +129,7 @@ def stop_sandbox(paths: SandboxPaths, report: _Report) -> None:
 
 
 def read_status(paths: SandboxPaths) -> SandboxStatus:
-    """Return the state of a sandbox.
+    """Return the status of a sandbox.
 
     Raises:
         SandboxError: the sandbox does not exist.
@@ -141,7 +141,7 @@ def read_status(paths: SandboxPaths) -> SandboxStatus:
                 f"cannot read {paths.facts}", next_step="run `accelkit sandbox down`, then `accelkit sandbox up`"
             )
         raise SandboxError(f"no sandbox exists in {paths.root}", next_step="run `accelkit sandbox up`")
-    # Do not rely on the PID alone, because the kernel may have reused it.
+    # Do not check only the PID, because the kernel may have reused it.
     own_pids = {process.pid for process in find_sandbox_processes(paths.root)}
     pids = {"supervisor": facts.supervisor_pid, **facts.processes}
     processes = [
@@ -159,7 +159,7 @@ def _stop(paths: SandboxPaths, report: _Report) -> None:
     if supervisor:
         report("stopping the supervisor and its processes")
         end_all(supervisor, patience_seconds=_STOP_SECONDS)
-    # End the processes that a killed supervisor left behind. Repeat, because they may start further processes.
+    # Stop the processes of a supervisor that was killed. Repeat this, because they may start more processes.
     for _ in range(_SWEEPS):
         if not (left := find_sandbox_processes(paths.root)):
             return
@@ -178,9 +178,9 @@ def _await_ready(
     deadline = time.monotonic() + seconds
     reported = 0
     while True:
-        # Poll before reading the log, so that the last lines of an exiting supervisor are read below.
+        # Poll the supervisor before its log is read, so that the last lines of the log are not missed if it exits.
         exited = supervisor.poll() is not None
-        # Read up to the last line break, because the last line may be incomplete.
+        # Read the log up to the last line break, because the last line may be incomplete.
         lines = log.read_text(errors="replace").rpartition("\n")[0].splitlines()
         for line in lines[reported:]:
             if progress := _PROGRESS.search(line):
@@ -222,7 +222,8 @@ def _is_supervisor(pid: int, paths: SandboxPaths) -> bool:
 
 
 def _is_sandbox(paths: SandboxPaths) -> bool:
-    # Deletion cannot be undone. Therefore, require a sandbox's files, or all or only the folders of a sandbox.
+    # Deletion cannot be undone. Therefore, the folder must contain a file of a sandbox, all of its folders, or nothing
+    # except its folders.
     if not paths.root.is_dir():
         return False
     if paths.options.exists() or paths.facts.exists() or all(folder.is_dir() for folder in paths.folders):

@@ -1,6 +1,6 @@
 """The simulated nodes of the sandbox, with their cards.
 
-A nodes file is in YAML. Sizes may have units, and equal cards may share one entry with a count:
+A nodes file is a YAML file. Sizes may have units, and a count may be used to specify several equal cards:
 
     nodes:
       - name: node-1
@@ -8,7 +8,7 @@ A nodes file is in YAML. Sizes may have units, and equal cards may share one ent
         cards:
           - {count: 8, memory: 16GiB, model: sim-16g, target: "hip:gfx90a"}
 
-Without a file, the sandbox has three nodes: one with eight equal cards, one with different cards, and one without
+Without a nodes file, the sandbox has three nodes: one with eight equal cards, one with different cards, and one without
 cards.
 """
 
@@ -29,7 +29,7 @@ from accelkit.yaml import load_yaml
 
 __all__ = ["PRESENT_LABEL", "NodeSpec", "SimulatedCard", "encode_cards", "load_nodes"]
 
-# The label that Node Feature Discovery sets on a node with a certain PCI device.
+# The label that Node Feature Discovery adds to nodes with a certain PCI device.
 PRESENT_LABEL = "feature.node.kubernetes.io/pci-simulated.present"
 
 _GIB = 2**30
@@ -42,11 +42,11 @@ _CARD_ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
-    """One card of a simulated node.
+    """A card in a simulated node.
 
     Attributes:
         numa: the NUMA node of the card, or None.
-        target: the target of kernels for the simulated card, such as `hip:gfx90a`; may be empty.
+        target: the kernel target of the simulated card, such as `hip:gfx90a`; may be empty.
     """
 
     id: str
@@ -57,13 +57,13 @@ class SimulatedCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One simulated node.
+    """A simulated node.
 
     Attributes:
         cpu: the number of CPU cores.
         memory_bytes: the memory of the host.
         pods: the maximum number of pods.
-        kernel: the kernel release that the node reports; empty for the release of this machine.
+        kernel: the kernel release that the node reports. If it is empty, the node reports the release of this machine.
         system: the name of the operating system as in os-release, such as `Debian GNU/Linux 12 (bookworm)`.
     """
 
@@ -105,7 +105,7 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
     """Load the nodes from a file; return the three default nodes if `path` is None.
 
     Raises:
-        SandboxError: the file cannot be read or is invalid. The message contains the file and the invalid entry.
+        SandboxError: the file cannot be read or is invalid. The message contains the path and the invalid entry.
     """
     if path is None:
         return _make_default_nodes()
@@ -123,7 +123,7 @@ def load_nodes(path: Path | None) -> list[NodeSpec]:
 
 
 def encode_cards(spec: NodeSpec) -> bytes:
-    """Return the content of `etc/accelkit/simulated-cards.json`, which the node agent reads below the node's root."""
+    """Return the content of a node's file `etc/accelkit/simulated-cards.json`, which the node agent reads."""
     cards = [{**msgspec.to_builtins(card), "index": index} for index, card in enumerate(spec.cards)]
     return msgspec.json.format(msgspec.json.encode({"version": 1, "cards": cards})) + b"\n"
 

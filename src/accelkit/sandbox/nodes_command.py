@@ -1,4 +1,4 @@
-"""`accelkit sandbox nodes`: the process, started by the supervisor, that runs all simulated nodes of a sandbox."""
+"""`accelkit sandbox nodes`, the process that runs all simulated nodes of a sandbox. The supervisor starts it."""
 
 from __future__ import annotations
 

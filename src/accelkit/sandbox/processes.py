@@ -1,10 +1,10 @@
-"""Child processes, each with its own log and session.
+"""Child processes, each of which has its own log and session.
 
-A process is identified by its PID and start time, because the kernel reuses PIDs, and signals must reach only the
-sandbox's processes.
+A process is identified by its PID and start time, because the kernel reuses PIDs, and signals must be sent only to
+processes of the sandbox.
 
-The module reads /proc directly instead of using psutil, because it reads only a few files, and psutil would be an
-additional dependency on every host.
+The module reads /proc without psutil, because it reads only a few files, and psutil would be an additional dependency
+on every host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from accelkit.errors import SandboxError
 from accelkit.sandbox.layout import ROOT_VARIABLE
 
-# Loaded at import, because few operations are safe between fork and exec.
+# Load the library at import, because few operations are safe between fork and exec.
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.1
@@ -33,7 +33,7 @@ _TAIL_LINES = 12
 
 @dataclass(frozen=True)
 class Identity:
-    """A process: `started` is field 22 of /proc/<pid>/stat, in clock ticks since boot."""
+    """The identity of a process. `started` is field 22 of /proc/<pid>/stat, in clock ticks since boot."""
 
     pid: int
     started: int
@@ -45,15 +45,15 @@ def identify(pid: int) -> Identity | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command in parentheses may contain spaces, so count the fields after it.
+    # The command in parentheses may contain spaces, so use only the fields that follow it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else Identity(pid, int(fields[19]))
 
 
 def find_sandbox_processes(root: Path) -> list[Identity]:
-    """Return the processes with this sandbox's root in their environment, except this process and its ancestors.
+    """Return the processes whose environment contains this sandbox's root, except this process and its ancestors.
 
-    The ancestors are excluded because a shell that has the variable set and runs `accelkit sandbox down` does not
+    The ancestors are excluded because a shell that has set the variable and runs `accelkit sandbox down` does not
     belong to the sandbox.
     """
     wanted = os.fsencode(f"{ROOT_VARIABLE}={root}")
@@ -65,14 +65,14 @@ def find_sandbox_processes(root: Path) -> list[Identity]:
         identity = identify(int(entry.name))
         with suppress(OSError):
             variables = (entry / "environ").read_bytes().split(b"\0")
-            # Identify the process again, because the environment may belong to a later process with the same PID.
+            # Identify the process again, because the environment may belong to a newer process with the same PID.
             if identity is not None and wanted in variables and identify(identity.pid) == identity:
                 found.append(identity)
     return found
 
 
 def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
-    """Send SIGTERM to processes, wait for them, and kill those that do not exit."""
+    """Send SIGTERM to processes, wait until they exit, and send SIGKILL to processes that do not exit."""
     for number, patience in ((signal.SIGTERM, patience_seconds), (signal.SIGKILL, _KILL_SECONDS)):
         for process in processes:
             send(process, number)
@@ -82,13 +82,13 @@ def end_all(processes: Sequence[Identity], *, patience_seconds: float) -> None:
 
 
 def send(process: Identity, number: signal.Signals) -> None:
-    """Send a signal to a process. Do nothing if the process has exited, even if its PID was reused."""
+    """Send a signal to a process. Do nothing if the process has exited, even if its PID has been reused."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        # The descriptor always refers to the same process. If the identity matches, it is the right process.
+        # The descriptor always refers to the same process. If the identity matches, it is the requested process.
         if identify(process.pid) == process:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
@@ -97,7 +97,7 @@ def send(process: Identity, number: signal.Signals) -> None:
 
 
 def read_tail(path: Path, lines: int = _TAIL_LINES) -> str:
-    """Return the last lines of a log; empty if the log does not exist."""
+    """Return the last lines of a log; empty if the log cannot be read."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
@@ -105,13 +105,13 @@ def read_tail(path: Path, lines: int = _TAIL_LINES) -> str:
 
 
 class Child:
-    """A child process of the supervisor, with its output in a log.
+    """A child process of the supervisor. Its output is written to a log.
 
     Args:
         name: the name of the process in logs and messages.
         command: the command to run.
-        log: the file for the output, which is truncated at each start.
-        environ: the complete environment of the process.
+        log: the file for the output. It is truncated when the process is started.
+        environ: all environment variables of the process.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path, environ: Mapping[str, str]) -> None:
@@ -124,7 +124,7 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process ID if the process is running, otherwise None."""
+        """The process ID if the process is running; otherwise None."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
@@ -173,7 +173,7 @@ class Child:
         deadline = time.monotonic() + seconds
         while True:
             ready = await probe()
-            # Check this after the probe, because another process may occupy the port and respond to the probe.
+            # Check this after the probe, because a different process may use the port and respond to the probe.
             if not self.running:
                 raise SandboxError(f"{self.name} exited during startup:\n{read_tail(self.log)}\nThe log is {self.log}")
             if ready:
@@ -185,10 +185,10 @@ class Child:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def stop(self, *, patience_seconds: float = 10.0) -> None:
-        """Send SIGTERM to the process, and after `patience_seconds`, SIGKILL to its whole session.
+        """Send SIGTERM to the process. If it does not exit within `patience_seconds`, send SIGKILL to its session.
 
         Raises:
-            SandboxError: the process does not exit after SIGKILL.
+            SandboxError: the process did not exit after SIGKILL.
         """
         process, identity = self._process, self._identity
         if process is None or process.returncode is not None:
@@ -219,8 +219,9 @@ def _trace_ancestors(pid: int) -> set[int]:
 
 
 def _exit_with_parent(parent: int) -> None:
-    # Exit with the parent, because a killed supervisor must not leave an API server running.
+    # Exit together with the parent process, because the API server must not continue to run if the supervisor is
+    # killed.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # The parent was killed before prctl, so prctl has no effect.
+        # The parent process was killed before prctl was called, so prctl has no effect.
         os._exit(1)

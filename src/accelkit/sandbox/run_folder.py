@@ -1,7 +1,7 @@
-"""The run folder of a sandbox, which provides a short path for the UNIX sockets of each node.
+"""The run folder of a sandbox, which provides short paths for the UNIX sockets of each node.
 
-The kernel limits the path of a socket to 107 bytes, and paths below a sandbox may be longer. Therefore, each node has a
-link in a folder with a short path. The link points to the node's folder in the sandbox.
+The kernel limits the path of a socket to 107 bytes, and paths in a sandbox may be longer. Therefore, a folder with a
+short path contains a link for each node. The link points to the node's folder in the sandbox.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accelkit.sandbox.layout import SandboxPaths
 
 __all__ = ["SOCKET_PATH_BYTES", "build_node_root", "open_run_folder", "remove_run_folder"]
 
-# sun_path of sockaddr_un, without the final zero byte.
+# The size of sun_path in sockaddr_un, without the final zero byte.
 SOCKET_PATH_BYTES: Final = 107
 
 _PREFIX = "accelkit-"
@@ -30,16 +30,16 @@ _LONGEST_SOCKET = "9999/run/123456/host/var/lib/kubelet/device-plugins/accelkit-
 
 @contextmanager
 def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]:
-    """Create a run folder with access for its owner only, and remove it on exit.
+    """Create a run folder with access for only its owner, and remove it on exit.
 
     Args:
-        paths: the prepared sandbox, in which the nodes' folders are created.
-        nodes: the names of the nodes, in the order of the indexes for `build_node_root`.
+        paths: the prepared sandbox, in which the folders of the nodes are created.
+        nodes: the names of the nodes. The position of a name is the index for `build_node_root`.
 
     Raises:
-        SandboxError: none of the folders for temporary files can be used.
+        SandboxError: no folder for temporary files can be used.
     """
-    # Not in XDG_RUNTIME_DIR, which is emptied when the user logs out, although the sandbox continues to run.
+    # Do not use XDG_RUNTIME_DIR. Its content is deleted when the user logs out, but the sandbox continues to run.
     for base in (Path(tempfile.gettempdir()), Path("/tmp"), paths.root):  # noqa: S108 - checked, and of a random name
         if _is_short(base) and _is_safe(base):
             break
@@ -57,7 +57,7 @@ def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]
         ) from exc
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Locked, because systemd-tmpfiles deletes old files except in locked folders.
+        # Lock the folder, because systemd-tmpfiles deletes old files except in locked folders.
         fcntl.flock(lock, fcntl.LOCK_SH)
         for index, name in enumerate(nodes):
             place = paths.nodes / name
@@ -70,14 +70,14 @@ def open_run_folder(paths: SandboxPaths, nodes: Sequence[str]) -> Iterator[Path]
 
 
 def build_node_root(folder: Path, index: int) -> Path:
-    """Return the short path of a node's root. The `index` of the sandbox's first node is 0."""
-    # The path contains the index instead of the name, which may have 63 bytes.
+    """Return the short path of a node's root folder. The `index` of the first node in the sandbox is 0."""
+    # The path contains the index of the node instead of its name, because a name may have 63 bytes.
     return folder / str(index)
 
 
 def remove_run_folder(folder: Path) -> None:
-    """Remove a run folder, even after its supervisor was killed. Ignore it if it is missing or has another owner."""
-    # Errors are ignored, because remaining links are harmless and must not prevent the deletion of a sandbox.
+    """Remove a run folder, even if its supervisor was killed. Do nothing if it does not exist or has another owner."""
+    # Ignore errors, because remaining links are harmless and must not prevent the deletion of a sandbox.
     with suppress(OSError):
         found = folder.lstat()
         if not folder.name.startswith(_PREFIX) or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -94,7 +94,7 @@ def _is_short(base: Path) -> bool:
 
 
 def _is_safe(base: Path) -> bool:
-    """Return whether only this user can replace this user's files in the folder."""
+    """Return whether no other user can replace files of this user in the folder."""
     try:
         found = base.stat()
     except OSError:

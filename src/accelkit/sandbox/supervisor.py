@@ -1,8 +1,9 @@
-"""The supervisor, which starts, watches and stops the control plane and the simulated nodes.
+"""The supervisor, which starts, monitors and stops the control plane and the simulated nodes.
 
 When the configuration file of kube-scheduler changes, the supervisor restarts kube-scheduler, as a kubelet restarts a
-static pod. `state.json` in the same folder contains the digest of the current configuration. The simulated nodes run in
-one process, which is restarted when it exits. If any other component exits, the whole sandbox fails.
+static pod. `state.json` in the same folder contains the digest of the current configuration. All simulated nodes run in
+one process. The supervisor restarts this process and kube-scheduler when they exit. If any other component exits, the
+whole sandbox fails.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _BACK_OFF = BackOff(1.0, 10.0)
 
 
 class SchedulerState(msgspec.Struct):
-    """The state of kube-scheduler. `ready` is true only if a process with the config `config_sha256` responds."""
+    """The state of kube-scheduler. `ready` is true if kube-scheduler is ready and uses the config `config_sha256`."""
 
     pid: int
     config_sha256: str
@@ -49,7 +50,7 @@ class SchedulerState(msgspec.Struct):
 
 
 class Supervisor:
-    """Supervisor of one sandbox.
+    """The supervisor of one sandbox.
 
     Args:
         paths: the prepared folder of the sandbox.
@@ -86,8 +87,8 @@ class Supervisor:
         """Run until SIGTERM or SIGINT, or until a component exits.
 
         Raises:
-            SandboxError: a component did not start, or exited.
-            OSError: a file below the root cannot be written.
+            SandboxError: a component did not start, or has exited.
+            OSError: a file below the root folder cannot be written.
         """
         running = asyncio.create_task(self._run())
         on_stop_signal(running.cancel)
@@ -103,14 +104,14 @@ class Supervisor:
                 try:
                     await child.stop()
                 except SandboxError as exc:
-                    # A process that does not exit must not prevent other processes from being stopped.
+                    # If a process does not exit, the other processes must still be stopped.
                     log.warning("%s", exc)
             self._exit_stack.close()
             log.info("sandbox stopped")
 
     async def _run(self) -> None:
         paths, ports, binaries = self._paths, self._ports, self._binaries
-        # Read first, so that an invalid nodes file causes an error before the control plane starts.
+        # Read the nodes first, so that an invalid nodes file causes an error before the control plane starts.
         nodes = load_nodes(paths.nodes_file if paths.nodes_file.exists() else None)
         self._facts.nodes = [node.name for node in nodes]
         self._facts.run_folder = str(self._exit_stack.enter_context(open_run_folder(paths, self._facts.nodes)))
@@ -124,7 +125,7 @@ class Supervisor:
         apiserver = await self._start(
             control_plane.make_apiserver(paths, binaries, ports, self._options), f"{server}/readyz"
         )
-        # The remaining components depend only on the API server, so they start in parallel.
+        # The other components depend only on the API server, so they are started in parallel.
         manager = control_plane.make_controller_manager(paths, binaries, ports)
         log.info("starting %s", manager.name)
         self._children.append(manager)
@@ -148,7 +149,7 @@ class Supervisor:
     async def _await_ready(self, manager: Child) -> None:
         probe = control_plane.probe_http(f"https://127.0.0.1:{self._ports.controller_manager}/healthz")
         await manager.wait_until_ready(probe, seconds=_START_SECONDS)
-        # The API server refuses all pods until this service account exists.
+        # The API server rejects all pods until this service account exists.
         await manager.wait_until_ready(control_plane.probe_default_account(self._paths), seconds=_START_SECONDS)
         await self._scheduler_ready.wait()
         self._write_facts(state="ready")
@@ -189,7 +190,7 @@ class Supervisor:
             await child.stop()
 
     async def _serve_scheduler(self, child: Child, digest: str | None) -> None:
-        """Run kube-scheduler with one configuration until cancelled, and restart it after each failure."""
+        """Run kube-scheduler with a fixed configuration until cancelled, and restart it after each failure."""
         probe = control_plane.probe_http(self._facts.scheduler_url + "/readyz")
         for failures in count(1):
             log.info("starting %s", child.name)
@@ -199,7 +200,7 @@ class Supervisor:
             try:
                 await child.wait_until_ready(probe, seconds=_START_SECONDS)
             except SandboxError:
-                # The log of kube-scheduler, which is read below, contains the reason.
+                # The log of kube-scheduler contains the reason. The log is read below.
                 pass
             else:
                 self._write_scheduler_state(ready=True, error="")
@@ -220,7 +221,7 @@ class Supervisor:
         log.info("kube-scheduler's configuration has changed")
 
     def _compute_config_digest(self) -> str | None:
-        """Return the digest of kube-scheduler's configuration; None if the file cannot be read."""
+        """Return the digest of kube-scheduler's configuration file; None if the file cannot be read."""
         try:
             return hashlib.sha256(self._paths.scheduler_config.read_bytes()).hexdigest()
         except OSError:
@@ -231,7 +232,7 @@ class Supervisor:
         write_atomically(self._paths.scheduler_state, msgspec.json.encode(self._scheduler))
 
     def _write_facts(self, *, state: SandboxState | None = None, message: str | None = None) -> None:
-        """Update the state or message, if set, and write the facts for other programs."""
+        """Update the state and the message if they are set, and write the facts for other programs."""
         self._facts.state = state or self._facts.state
         self._facts.message = message or self._facts.message
         self._facts.processes = {child.name: child.pid for child in self._children if child.pid is not None}

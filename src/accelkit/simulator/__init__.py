@@ -1,1 +1,1 @@
-"""Replay of a task trace, which evaluates a policy without a cluster."""
+"""Replay of a task trace, to evaluate a policy without a cluster."""

@@ -1,4 +1,4 @@
-"""The nodes of a trace in a ledger, with the free CPU and memory of their hosts, which kube-scheduler also checks."""
+"""The nodes of a trace in a ledger, and the free CPU and memory of their hosts, which kube-scheduler also checks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from accelkit.placement.mix import TaskType
 from accelkit.placement.policies import Policy
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 
-# Bytes for one thousandth of a card. Traces do not contain the memory of cards, so the replay uses thousandths instead.
+# The number of bytes that represent one thousandth of a card. Traces do not contain the memory size of cards.
 _UNIT: Final = 2**20
 
 Rows = npt.NDArray[np.int64]
 
 
 class Cluster:
-    """The nodes with their cards and hosts. Placed tasks remain until they are removed.
+    """The nodes with their cards and hosts. Placed tasks run until they are removed.
 
     Attributes:
-        ledger: the nodes by row, in the order of the trace.
-        cards: the number of cards.
-        used_milli: thousandths of cards that tasks hold.
+        ledger: the ledger with the nodes. Each node is a row, in the order of the trace.
+        cards: the total number of cards.
+        used_milli: the allocated amount of all cards, in thousandths of a card.
     """
 
     def __init__(self, nodes: Sequence[TraceNode]) -> None:
@@ -49,19 +49,19 @@ class Cluster:
             self._note_host(row)
 
     def find_rows(self, task: Task) -> Rows:
-        """Return the rows with sufficient host resources and an allowed model, like the nodes in a filter call."""
+        """Return the rows with sufficient host resources and an allowed card model, like the nodes in a filter call."""
         fits = (self._cpu >= task.cpu_milli) & (self._host >= task.memory_mib)
         return np.nonzero(fits & self.allows(task) if task.models else fits)[0]
 
     def allows(self, task: Task) -> npt.NDArray[np.bool_]:
-        """Return, for each row, whether its model is allowed for the task."""
+        """Return, for each row, whether the task may use the card model of the node."""
         if task.models not in self._allowed:
             every = np.ones(len(self._models), dtype=np.bool_)
             self._allowed[task.models] = np.isin(self._models, sorted(task.models)) if task.models else every
         return self._allowed[task.models]
 
     def place(self, task: Task, row: int, policy: Policy) -> str:
-        """Place a task on a node on which it fits; return its UID. The ledger chooses the cards as for a bind call."""
+        """Place a task on a node on which it fits; return its UID. The ledger chooses the cards as in a bind call."""
         self._placed += 1
         ref = PodRef("trace", f"task-{self._placed}", str(self._placed))
         if task.cards:
@@ -82,7 +82,7 @@ class Cluster:
         self._note_host(row)
 
     def measure_host(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Return the free thousandths of CPUs and the free MiB of memory of the hosts."""
+        """Return the free CPU of the hosts, in thousandths of a CPU, and their free memory, in MiB."""
         return self._cpu[rows], self._host[rows]
 
     def _note_host(self, row: int) -> None:
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def make_request(task: Task) -> PodRequest:
-    """Return the request of a pod with one container that represents a task."""
+    """Return the request of a pod with one container, which represents a task."""
     whole = task.milli == WHOLE_MILLI
     return PodRequest(
         (ContainerRequest("main", Kind.APP, task.cards, 0 if whole else task.milli * _UNIT, whole=whole),)
@@ -98,6 +98,6 @@ def make_request(task: Task) -> PodRequest:
 
 
 def make_type(task: Task) -> TaskType:
-    """Return the type of a task in a mix."""
+    """Return the type of a task in a task mix."""
     share = 0 if task.milli == WHOLE_MILLI else task.milli * _UNIT
     return TaskType(task.cards, share, task.cpu_milli, task.memory_mib * _UNIT)

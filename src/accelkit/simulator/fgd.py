@@ -1,9 +1,9 @@
-"""Fragmentation Gradient Descent, a policy from the paper whose workload the module `workload` builds.
+"""Fragmentation Gradient Descent, a policy for comparison. The module `workload` builds the workload from its paper.
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
-'23). A node's fragmentation is the free part of its cards that a random task of the trace cannot use, or the whole free
-part if the task does not fit on the node. The policy chooses the node to which the placement adds the least
-fragmentation. It receives the mix of the trace in advance.
+'23). The fragmentation of a node is the expected free amount of its cards that a random task in the trace cannot use.
+If the task does not fit on the node, this is the total free amount. The policy chooses the node whose fragmentation
+increases the least. It knows the task mix of the trace in advance.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from accelkit.ledger.priorities import KeptCosts
 from accelkit.simulator.cluster import Cluster, Rows
 from accelkit.simulator.trace import WHOLE_MILLI, Task
 
-# The weight of the tie-breaker among nodes with equal fragmentation, in thousandths of a card: the fullest node is
-# chosen. It is necessary for the published results. In the paper's program, the rounding of scores has the same effect.
+# The weight of the tie-breaker, in thousandths of a card. Among nodes with equal fragmentation, the fullest node is
+# chosen. This is required to reproduce the published results. In the program of the paper, the rounding of scores has
+# the same effect.
 _BEST_FIT: Final = 10.0
 
 Matrix = npt.NDArray[np.int64]
 
 
 class FgdCosts:
-    """The costs of placements under the policy, cached for nodes that do not change.
+    """The costs of placements under this policy, cached for nodes that have not changed.
 
     Args:
         cluster: the cluster that runs the tasks.
-        tasks: the tasks of the trace.
+        tasks: the tasks in the trace.
     """
 
     def __init__(self, cluster: Cluster, tasks: Sequence[Task]) -> None:
@@ -49,19 +50,20 @@ class FgdCosts:
         self._kept = KeptCosts[Task](self._table)
 
     def rank(self, task: Task, rows: Rows) -> npt.NDArray[np.float64]:
-        """Return the cost of each of these rows."""
+        """Return the cost of placing the task on each of these rows."""
         return self._kept.read(task, rows, lambda stale: self._measure(task, stale))
 
     def _measure(self, task: Task, rows: Rows) -> npt.NDArray[np.float64]:
         columns = self._table.get_columns().take(rows)
-        # Columns without a card have a free amount of 0.
+        # Columns that do not represent a card have a free amount of 0.
         free = np.maximum(columns.free, 0) * WHOLE_MILLI // max(1, int(columns.capacity.max(initial=1)))
         cpu, host = self._cluster.measure_host(rows)
         before = self._fragment(free, cpu, host, rows)
         after = free.copy()
         index = np.arange(len(rows))
         for _ in range(task.cards):
-            # Cards are sorted by free capacity in descending order, so the last card that fits is the tightest.
+            # Cards are sorted by free capacity in descending order, so the last card on which the task fits has the
+            # least free capacity.
             place = np.maximum((after >= task.milli).sum(axis=1) - 1, 0)
             after[index, place] -= task.milli
             after[:] = -np.sort(-after, axis=1)
@@ -71,7 +73,7 @@ class FgdCosts:
         return costs
 
     def _fragment(self, free: Matrix, cpu: Rows, host: Rows, rows: Rows) -> npt.NDArray[np.float64]:
-        """Return the expected thousandths of cards that a random task of the trace cannot use."""
+        """Return the expected free amount that a random task in the trace cannot use, in thousandths of a card."""
         total = free.sum(axis=1)
         fits = self._allowed[rows] & (cpu[:, None] >= self._cpu) & (host[:, None] >= self._host)
         usable = np.zeros((len(rows), len(self._types)), dtype=np.int64)

@@ -1,6 +1,7 @@
-"""The policies for replays: the policies of accelkit, and further policies for comparison.
+"""The policies for replays: accelkit's policies, and additional policies for comparison.
 
-A ranking returns the costs of a task's candidates. The replay chooses the first candidate with the lowest cost.
+A ranking returns the costs of the candidate nodes for a task. The replay chooses the first candidate with the lowest
+cost.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ class Ranking(Protocol):
     """A policy during a replay."""
 
     def note(self, task: Task) -> None:
-        """Record the arrival of a task, regardless of whether the task fits."""
+        """Record the arrival of a task, even if the task does not fit."""
 
     def rank(self, task: Task, rows: Rows) -> Costs:
-        """Return the cost of each row. The task fits on all of these rows."""
+        """Return the cost of each of these rows. The task fits on all of them."""
 
 
 class _Stateless:
     """A policy that does not depend on earlier tasks."""
 
     def note(self, task: Task) -> None:
-        """Do nothing."""
+        """Ignore the arrival of a task."""
 
 
 class _Random(_Stateless):
@@ -48,7 +49,7 @@ class _Random(_Stateless):
 
 
 class _BestFit(_Stateless):
-    """A policy that chooses the node with the least free CPU and cards, relative to the largest node."""
+    """A policy that chooses the node with the least free CPU and card capacity, relative to the largest node."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -64,7 +65,7 @@ class _BestFit(_Stateless):
 
 
 class _UsedFraction(_Stateless):
-    """The policies `binpack` and `spread`, which depend only on the used fraction of cards."""
+    """The policies `binpack` and `spread`, which depend only on the used fraction of the cards in a node."""
 
     def __init__(self, cluster: Cluster, sign: float) -> None:
         self._table, self._sign = cluster.ledger.table, sign
@@ -110,7 +111,7 @@ def make_ranking(name: str, cluster: Cluster, tasks: Sequence[Task], random: Ran
     Args:
         name: one of `RANKINGS`.
         cluster: the cluster that runs the tasks.
-        tasks: the tasks of the trace, which only `fgd` uses in advance, as in its paper.
+        tasks: the tasks in the trace. Only `fgd` uses them in advance, as in its paper.
         random: the random number generator for the policy `random`.
     """
     return _MAKERS[name](cluster, tasks, random)

@@ -1,4 +1,4 @@
-"""Replay of task arrivals, one at a time, with the extender's steps for a pod: filter, rank and reserve."""
+"""Replay of task arrivals, one at a time, with the steps of the extender for a pod: filter, rank and reserve."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from accelkit.simulator.rankings import make_ranking
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.workload import make_arrivals
 
-# The number of points on the curve, which is larger than the resolution of a plot.
+# The number of points on the curve, which is sufficient for the resolution of a plot.
 _POINTS: Final = 100
 _MOST_LOAD: Final = 100.0
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """Result of one replay.
+    """The result of a replay.
 
     Attributes:
-        gpu_allocation_percent: the allocated part of all cards at the end.
-        gpu_arrived_percent: the sum of the requests, relative to all cards.
+        gpu_allocation_percent: the percentage of all cards that is allocated at the end.
+        gpu_arrived_percent: the total of the requests, as a percentage of all cards.
         decisions_per_second: the rate of decisions for tasks that request cards.
         decision_p50_ms: the median duration of a decision (filter, rank, reserve) for tasks that request cards.
-        curve: pairs of the requested and the allocated part of all cards.
+        curve: pairs of the requested fraction and the allocated fraction of all cards.
     """
 
     policy: str
@@ -48,14 +48,14 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, seed: int, load: float) -> Replay:
-    """Replay a workload of tasks that do not end, on empty nodes. Drop tasks that fit on no node.
+    """Replay a workload of tasks that do not end, on empty nodes. Drop tasks that do not fit on any node.
 
     Args:
-        nodes: the nodes of the trace.
-        tasks: the tasks of the trace.
+        nodes: the nodes in the trace.
+        tasks: the tasks in the trace.
         policy: one of `rankings.RANKINGS`.
-        seed: the seed for the selection and order of the tasks; the result is the same for every policy.
-        load: the sum of the requests, relative to all cards.
+        seed: the seed for the selection and the order of the tasks, which are the same for every policy.
+        load: the total of the requests, relative to all cards.
 
     Raises:
         ConfigurationError: the load is invalid.
@@ -92,10 +92,10 @@ def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, se
 
 
 def check_load(load: float) -> None:
-    """Check a load.
+    """Check that a load is valid.
 
     Raises:
-        ConfigurationError: the load is not greater than 0, or is too large.
+        ConfigurationError: the load is not greater than 0, or it is too large.
     """
     if not 0 < load <= _MOST_LOAD:
         raise ConfigurationError(f"cannot replay a load of {load:g}", next_step="set a part of all cards, such as 1.3")

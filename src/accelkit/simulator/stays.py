@@ -1,11 +1,12 @@
-"""Workload of tasks that end, in which the concurrent tasks request a given part of all cards.
+"""Workload of tasks that end. On average, the concurrent tasks request a given fraction of all cards.
 
-Tasks of the trace, with their lifetimes, arrive at random times at a constant rate (a Poisson process). By Little's
-law, the mean demand is the rate times the mean product of demand and lifetime, so the load determines the rate.
+Tasks from the trace, each with its lifetime, arrive at random times at a constant rate (a Poisson process). According
+to Little's law, the mean demand is the rate times the mean product of demand and lifetime. Therefore, the load
+determines the rate.
 
-Lifetimes in real traces range from seconds to months, and an empty cluster would take months to fill. Therefore, the
-workload starts with the tasks that would be running at a random moment. These tasks are drawn in proportion to their
-lifetimes, and a random part of each lifetime has already passed.
+Lifetimes in real traces range from seconds to months, so it would take months to fill an empty cluster. Therefore, the
+workload starts with the tasks that would be running at a random time. The probability of each task is proportional to
+its lifetime, and a random part of the lifetime has already elapsed.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from accelkit.simulator.trace import WHOLE_MILLI, Task
 
 
 class Stay(NamedTuple):
-    """A task that arrives and ends.
+    """A task that arrives at a given time, and ends after a given time.
 
     Attributes:
-        arrives: the arrival time, in seconds after the start.
-        lasts: the time from placement to end, in seconds.
+        arrives: the arrival time, in seconds after the start of the replay.
+        lasts: the time from the placement to the end of the task, in seconds.
     """
 
     task: Task
@@ -34,25 +35,25 @@ class Stay(NamedTuple):
 
 
 def draw_lifetimes(lifetimes: Sequence[float], tasks: int, seed: int) -> list[float]:
-    """Return random lifetimes for a number of tasks, drawn from a list of lifetimes."""
+    """Return lifetimes for a number of tasks, which are drawn at random from a list."""
     return Random(seed).choices(lifetimes, k=tasks)  # noqa: S311 - a workload is no secret
 
 
 def make_stays(
     tasks: Sequence[Task], lifetimes: Sequence[float], cards: int, *, load: float, arrivals: int, random: Random
 ) -> list[Stay]:
-    """Return the tasks that run at the start, in random order, followed by the arrivals.
+    """Return the tasks that are running at the start, in random order, followed by the arriving tasks.
 
     Args:
-        tasks: the tasks of the trace; some of them request cards.
+        tasks: the tasks in the trace. Some of these tasks request cards.
         lifetimes: the lifetimes of these tasks, in seconds.
-        cards: the number of cards of the cluster.
-        load: the mean part of the cards that would be allocated if each task were placed immediately.
+        cards: the number of cards in the cluster.
+        load: the mean fraction of the cards that would be allocated if each task were placed immediately.
         arrivals: the number of arrivals after the start.
-        random: the random number generator that chooses tasks and times.
+        random: the random number generator for tasks and times.
 
     Raises:
-        ConfigurationError: no task with a card has a lifetime.
+        ConfigurationError: no task that requests cards has a lifetime.
     """
     lasts = np.maximum(np.array(lifetimes, dtype=np.float64), 1.0)
     work = float((np.array([task.demand_milli for task in tasks]) * lasts).mean())

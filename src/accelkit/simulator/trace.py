@@ -22,7 +22,7 @@ _MOST: Final = 2**40
 
 
 class TraceNode(msgspec.Struct, frozen=True):
-    """A node with the CPU and memory of its host, and its cards, which all have the same model."""
+    """A node, with the CPU and memory of its host and with its cards. All cards in a node have the same model."""
 
     name: str
     cpu_milli: int
@@ -35,8 +35,8 @@ class Task(msgspec.Struct, frozen=True):
     """The request of one task.
 
     Attributes:
-        milli: the requested thousandths of each card; 1000 for whole cards, 0 without cards.
-        models: the models of cards on which the task can run; empty for any model.
+        milli: the requested amount of each card, in thousandths of a card; 1000 for whole cards, 0 without cards.
+        models: the card models on which the task can run; empty for all models.
     """
 
     cpu_milli: int
@@ -47,12 +47,12 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def demand_milli(self) -> int:
-        """The sum of the requests for all cards, in thousandths of a card."""
+        """The total request for all cards, in thousandths of a card."""
         return self.cards * self.milli
 
 
 def read_nodes(path: Path) -> list[TraceNode]:
-    """Return the nodes of a file.
+    """Return the nodes in a file.
 
     Raises:
         ConfigurationError: the file cannot be read, lacks a column, or has an invalid row.
@@ -71,7 +71,7 @@ def read_nodes(path: Path) -> list[TraceNode]:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Return the tasks of a file. Without the column gpu_spec, tasks can run on any model.
+    """Return the tasks in a file. Without the column gpu_spec, the tasks can run on all models.
 
     Raises:
         ConfigurationError: the file cannot be read, lacks a column, or has an invalid row.
@@ -83,10 +83,11 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def read_lifetimes(path: Path) -> list[int]:
-    """Return the lifetime of each task of a file, in seconds.
+    """Return the lifetime of each task in a file, in seconds.
 
     Raises:
-        ConfigurationError: the file cannot be read or lacks a column, a time is invalid, or there are no tasks.
+        ConfigurationError: the file cannot be read, lacks a column, contains an invalid time, or does not contain
+            tasks.
     """
     lifetimes = []
     for where, row in _read_rows(path, _TIME_COLUMNS, "set --lifetimes to a list with these columns"):
@@ -103,7 +104,7 @@ def _read_task(where: str, row: dict[str, str]) -> Task:
     cpu, memory, cards, milli = (_read_number(where, row, key) for key in _TASK_COLUMNS)
     if cards > MAX_CARDS or milli > WHOLE_MILLI:
         raise ConfigurationError(f"{where}: {count_cards(cards)} with {milli} thousandths each exceed the limits")
-    # A task with several cards gets whole cards, even if the trace contains fewer thousandths.
+    # A task that requests several cards gets whole cards, even if the trace specifies smaller amounts.
     share = milli if cards == 1 else WHOLE_MILLI * bool(cards)
     if cards and not share:
         raise ConfigurationError(f"{where}: gpu_milli of a task with a card must be from 1 to {WHOLE_MILLI}")

@@ -1,4 +1,4 @@
-"""Replay of tasks that arrive and end. A task that fits on no node waits until another task ends."""
+"""Replay of tasks that arrive and end. A task that does not fit on any node waits until another task ends."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from accelkit.simulator.stays import Stay, make_stays
 from accelkit.simulator.trace import WHOLE_MILLI, Task, TraceNode
 from accelkit.simulator.waiting import WaitingTasks
 
-# The first part of the time is not measured, so that startup effects do not distort the results.
+# The fraction of the time that is not measured, so that startup effects do not affect the results.
 _MEASURED_FROM: Final = 0.5
 _POINTS: Final = 100
 
 
 class Turnover(Replay, frozen=True, kw_only=True):
-    """Result of one replay in which tasks end. The measurements cover the second half of its time.
+    """The result of a replay in which tasks end. Measurements are made in the second half of the simulated time.
 
-    As in a replay in which tasks do not end, `gpu_allocation_percent` is the value at the end. `gpu_arrived_percent`
-    and the curve include the tasks that would be running if every task were placed on arrival.
+    As in a replay in which tasks do not end, `gpu_allocation_percent` is the value at the end. For
+    `gpu_arrived_percent` and the curve, every task is assumed to be placed on arrival.
 
     Attributes:
-        time_weighted_allocation_percent: the allocated part of all cards, averaged over time.
-        measured_hours: the duration of the measurement.
+        time_weighted_allocation_percent: the percentage of all cards that is allocated, averaged over time.
+        measured_hours: the duration of the measurement, in hours of simulated time.
         pending_mean: the number of waiting tasks, averaged over time.
-        pending_most: the maximum number of waiting tasks.
+        pending_most: the maximum number of tasks that waited at the same time.
         had_to_wait: the number of tasks that arrived during the measurement and had to wait.
-        waited_p50_s: the median waiting time in seconds of all tasks that arrived during the measurement. A task that
-            was never placed waited until the end.
-        never_placed: the number of tasks, among all tasks, that were never placed.
+        waited_p50_s: the median waiting time of all tasks that arrived during the measurement, in seconds. If a task
+            was never placed, its waiting time ends with the replay.
+        never_placed: the number of tasks that were never placed, during the whole replay.
     """
 
     time_weighted_allocation_percent: float
@@ -51,7 +51,7 @@ class Turnover(Replay, frozen=True, kw_only=True):
 
 
 class _Course:
-    """Measurements between two points in time."""
+    """Measurements between a start time and an end time."""
 
     def __init__(self, begins: float, ends: float) -> None:
         self.begins, self.ends = begins, ends
@@ -60,7 +60,7 @@ class _Course:
         self.points: list[int] = []
 
     def advance(self, now: float, used_milli: int, pending: int) -> None:
-        """Add the state of the time from the previous call until now."""
+        """Measure the period from the previous call until now, in which the state did not change."""
         within = max(0.0, min(now, self.ends) - max(self._previous, self.begins))
         self.used += used_milli * within
         self.pending += pending * within
@@ -72,7 +72,7 @@ class _Course:
 
 
 class _RunningTasks:
-    """The running tasks with their end times, and the waiting tasks."""
+    """The running tasks, with their end times, and the waiting tasks."""
 
     def __init__(self, cluster: Cluster, decisions: Decisions, stays: Sequence[Stay]) -> None:
         self._cluster, self._decisions = cluster, decisions
@@ -93,7 +93,7 @@ class _RunningTasks:
             self._stay(stay, placed, stay.arrives)
 
     def end(self) -> None:
-        """Record the waiting times of the tasks that are still waiting."""
+        """Record the waiting times of the tasks that are still waiting at the end."""
         self._advance(inf)
         for stay in self._waiting.list_all():
             self._count_waiting(stay, self.course.ends)
@@ -130,20 +130,19 @@ def replay_turnover(
     load: float,
     arrivals: int,
 ) -> Turnover:
-    """Replay tasks that arrive and end, on a cluster that is initially filled to the load.
+    """Replay tasks that arrive and end. Initially, the cluster is filled up to the load.
 
     Args:
-        nodes: the nodes of the trace.
-        tasks: the tasks of the trace.
+        nodes: the nodes in the trace.
+        tasks: the tasks in the trace.
         lifetimes: the lifetimes of these tasks, in seconds.
         policy: one of `rankings.RANKINGS`.
         seed: the seed for the arrivals, which are the same for every policy.
-        load: the mean demand of the tasks that would be running if every task were placed on arrival, relative to all
-            cards.
+        load: the mean demand if every task were placed on arrival, relative to all cards.
         arrivals: the number of arrivals after the start.
 
     Raises:
-        ConfigurationError: the load is invalid, or no task arrives.
+        ConfigurationError: the load is invalid, or no tasks arrive.
     """
     check_load(load)
     random = Random(seed)  # noqa: S311 - a workload is no secret
@@ -187,7 +186,7 @@ def replay_turnover(
 
 
 def _measure_demand(stays: Sequence[Stay], course: _Course) -> tuple[float, list[float]]:
-    """Return the mean and the curve of the demand if every task were placed on arrival, in thousandths of cards."""
+    """Return the mean and the curve of the demand if every task were placed on arrival, in thousandths of a card."""
     milli = np.array([stay.task.demand_milli for stay in stays], dtype=np.float64)
     arrive = np.array([stay.arrives for stay in stays])
     gone = arrive + [stay.lasts for stay in stays]

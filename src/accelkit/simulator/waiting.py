@@ -1,7 +1,7 @@
-"""Queue of tasks that fit on no node, in order of arrival, until another task ends.
+"""Queue of tasks that do not fit on any node. They wait, in order of arrival, until another task ends.
 
-As in kube-scheduler's queue, waiting tasks are retried when a task ends, oldest first, and a task that does not fit
-does not block later tasks. When a task ends, only its node changes. Therefore, tasks are retried on this node only.
+As in kube-scheduler's queue, waiting tasks are retried when a task ends, oldest first. A task that does not fit does
+not block later tasks. When a task ends, only its node changes. Therefore, waiting tasks are retried only on this node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WaitingTasks:
         amounts = [[each.cpu_milli, each.memory_mib] for each in self._kinds]
         self._host = np.array(amounts, dtype=np.int64).reshape(-1, 2)
         types = [make_type(task) for task in self._kinds]
-        # A task with a share uses part of one card. Whole cards must be unused.
+        # A task that requests a share uses part of one card. Whole cards must not be in use.
         self._share = np.array([each.memory_bytes for each in types], dtype=np.int64)
         self._whole = np.array([each.cards if each.whole else 0 for each in types], dtype=np.int64)
         self._allowed = np.array([cluster.allows(task) for task in self._kinds]).T
@@ -47,7 +47,7 @@ class WaitingTasks:
         return self._count
 
     def put(self, stay: Stay) -> None:
-        """Queue a task that fits on no node."""
+        """Add a task that does not fit on any node to the queue."""
         kind = self._kinds[stay.task]
         if not self._queues[kind]:
             self._oldest[kind] = self._put
@@ -60,7 +60,7 @@ class WaitingTasks:
         return (stay for queue in self._queues for _, stay in queue)
 
     def take_fitting(self, row: int) -> Stay | None:
-        """Remove and return the oldest task that fits on a row, or None."""
+        """Remove and return the oldest task that fits on a row; None if no task fits."""
         if not self._count:
             return None
         (cpu,), (host,) = self._cluster.measure_host(np.array([row]))

@@ -1,4 +1,4 @@
-"""Workload of tasks from a trace, in random order, that request a given part of all cards."""
+"""Workload of tasks from a trace, in random order, that request a given fraction of all cards."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from accelkit.simulator.trace import WHOLE_MILLI, Task
 
 
 def make_arrivals(tasks: Sequence[Task], cards: int, load: float, random: Random) -> list[Task]:
-    """Return all tasks in random order, with randomly drawn repetitions until they request `load` times the cards.
+    """Return all tasks in random order, and repeat random tasks until the requests are `load` times the cards.
 
-    If the tasks request more than this amount without repetitions, omit random tasks. This is the procedure of Weng et
-    al., "Beware of Fragmentation" (USENIX ATC '23), so that the results are comparable.
+    If the requests exceed this amount without repetitions, omit random tasks. To make results comparable, this function
+    uses the procedure of Weng et al., "Beware of Fragmentation" (USENIX ATC '23).
 
     Args:
-        tasks: the tasks of the trace; some of them request cards.
-        cards: the number of cards of the cluster.
-        load: the requested cards, relative to the number of cards.
-        random: the random number generator for the selection and order of the tasks.
+        tasks: the tasks in the trace. Some of these tasks request cards.
+        cards: the number of cards in the cluster.
+        load: the total of the requests, relative to the number of cards.
+        random: the random number generator for the selection and the order of the tasks.
     """
     arrivals, wanted = list(tasks), load * cards * WHOLE_MILLI
     demand = sum(task.demand_milli for task in arrivals)

@@ -18,7 +18,7 @@ CASES = {
     "too long": (
         "extender",
         {"extender_pod_groups": True, "extender_pod_group_hold": 5.5},
-        "waits 10s for an answer (scheduler_extender_timeout)",
+        "kube-scheduler's timeout is 10s (scheduler_extender_timeout)",
     ),
     "longer calls": (
         "extender",
@@ -33,13 +33,13 @@ CASES = {
             "scheduler_extender_timeout": "1m",
             "second_scheduler_extender_timeout": "6s",
         },
-        "waits 6s for an answer (second_scheduler_extender_timeout)",
+        "kube-scheduler's timeout is 6s (second_scheduler_extender_timeout)",
     ),
     "one on a host": ("extender", {"extender_expose": "host"}, ""),
     "replicas on a host": (
         "extender",
         {"extender_expose": "host", "extender_replicas": 2},
-        "cannot run 2 replicas of the extender: with extender_expose: host exactly one runs",
+        "cannot run 2 replicas of the extender: extender_expose: host supports exactly one replica",
     ),
     "replicas": ("extender", {"extender_replicas": "3"}, ""),
     "agents": ("device_plugin", {}, ""),
@@ -47,7 +47,7 @@ CASES = {
     "factor": (
         "device_plugin",
         {"device_plugin_memory_factor": MAX_MEMORY_FACTOR + 0.5},
-        "set it to 1, or to at most 16",
+        "set it to 1, or to a higher value up to 16",
     ),
     "less": ("device_plugin", {"device_plugin_memory_factor": 0.5}, "device_plugin_memory_factor is 0.5"),
     "caches": ("kernel_cache", {}, ""),
@@ -55,7 +55,7 @@ CASES = {
     "two names": (
         "kernel_cache",
         {"kernel_cache_signer_policies": [{"name": "a", "spec": {}}, {"name": "a", "spec": {}}]},
-        "give each policy a different name",
+        "use a different name for each policy",
     ),
     "no list": ("kernel_cache", {"kernel_cache_signer_policies": None}, "is null; set it to [] for no policies"),
     "null": (
@@ -82,7 +82,7 @@ CASES = {
     "own keys": (
         "kernel_cache",
         {"kernel_cache_pull_secret_namespaces": ["accelkit"]},
-        "name the Secret there, as accelkit/NAME",
+        "list each Secret individually, as accelkit/NAME",
     ),
     "one of its own": ("kernel_cache", {"kernel_cache_pull_secret_namespaces": ["accelkit/quay"]}, ""),
     "no certificates": ("kernel_cache", {"extender_expose": "host"}, "set kernel_cache_webhook: false"),

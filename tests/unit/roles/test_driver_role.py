@@ -247,7 +247,7 @@ def test_failed_image_build_does_not_block_other_kernels():
     names = list(tasks)
     wait, end = "Wait until the driver images are built", "Check that the images were built"
     assert tasks[wait]["ignore_errors"] is True
-    assert names.index(wait) < names.index("Apply the DaemonSets of the kernels") < names.index(end) == len(names) - 1
+    assert names.index(wait) < names.index("Apply the DaemonSets for the kernels") < names.index(end) == len(names) - 1
     environment = NativeEnvironment(autoescape=True)
     environment.tests["failed"] = lambda result: result.get("failed", False)
     results = [

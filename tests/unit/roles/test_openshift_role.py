@@ -147,12 +147,16 @@ REFUSED = {
 CASES = {
     "nothing there": ("preflight", {"openshift_found": NONE}, ""),
     "all": ("preflight", {**CLUSTER, "openshift_machine_sets": [WISH]}, ""),
-    "own scheduler": ("preflight", {"openshift_found": FOUND}, "an operator of OpenShift manages it"),
-    "no machines": ("preflight", {"openshift_found": NONE, "openshift_machine_sets": [WISH]}, "has no MachineSets"),
+    "own scheduler": ("preflight", {"openshift_found": FOUND}, "an OpenShift operator manages it"),
+    "no machines": (
+        "preflight",
+        {"openshift_found": NONE, "openshift_machine_sets": [WISH]},
+        "does not support MachineSets",
+    ),
     "nobody scales": (
         "preflight",
         {**CLUSTER, "openshift_found": {**FOUND, "autoscaling": False}, "openshift_machine_sets": [WISH]},
-        "remove openshift_cluster_autoscaler and the autoscale of cards-a",
+        "remove openshift_cluster_autoscaler, and the key autoscale of cards-a",
     ),
     "no source": (
         "preflight",
@@ -162,7 +166,7 @@ CASES = {
     "autoscaler of others": (
         "preflight",
         {**SCALED, "openshift_autoscalers": {"resources": [{"metadata": {"labels": {"a": "b"}}}]}},
-        "the ClusterAutoscaler default exists, and does not belong to accelkit",
+        "accelkit does not manage the existing ClusterAutoscaler default",
     ),
     "our autoscaler": (
         "preflight",
@@ -182,12 +186,12 @@ CASES = {
     "few machines": (
         "check",
         {"openshift_found": NONE, "openshift_made": {"results": [MADE]}},
-        "the MachineSet cards-a has 1 of 3 machines after 900 s",
+        "only 1 of 3 machines of the MachineSet cards-a are ready after 900 s",
     ),
     "no set": (
         "check",
         {"openshift_found": NONE, "openshift_made": {"results": [{**MADE, "resources": []}]}},
-        "there is no MachineSet cards-a; run site.yml",
+        "the MachineSet cards-a does not exist; run site.yml",
     ),
 }
 

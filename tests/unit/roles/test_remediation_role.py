@@ -127,8 +127,8 @@ def test_policies_protect_foreign_state_and_service_accounts():
 
 def test_removal_deletes_service_before_undoing_its_changes():
     tasks = [each["name"] for each in read_yaml(ROOT / "roles/remediation/tasks/remove.yml")]
-    assert tasks.index("Delete the objects of remediation") < tasks.index(
-        "Undo the changes of remediation on the nodes"
+    assert tasks.index("Delete the remediation objects") < tasks.index(
+        "Revert the changes that remediation made on the nodes"
     )
 
 

@@ -59,7 +59,7 @@ def test_included_roles_apply_their_tags(task, tags):
 
 
 def test_query_of_installed_parts_has_tags_of_dependent_parts():
-    [asked] = [tags for task, tags in TASKS if task["name"] == "Find the installed parts"]
+    [asked] = [tags for task, tags in TASKS if task["name"] == "Find the installed components"]
     needing = {tag for task, tags in INCLUDED if "__accelkit_parts" in str(task.get("when")) for tag in tags}
     assert needing <= asked
 

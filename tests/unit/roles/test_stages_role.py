@@ -95,7 +95,7 @@ def test_verify_playbook_repeats_checks_before_verification():
     ("given", "told"),
     [
         ({}, ""),
-        ({"ansible_check_mode": True}, "this run only reads (--check)"),
+        ({"ansible_check_mode": True}, "this run uses check mode (--check)"),
         ({"__accelkit_agents": {"resources": []}}, "no node agent is installed"),
         (
             {"__accelkit_checker": {"denied": ["create pods in accelkit"]}},

@@ -1,1 +1,1 @@
-"""Cards of Orrery, an invented vendor, for accelkit."""
+"""Support for cards of Orrery, a fictional vendor, in accelkit."""

@@ -1,4 +1,4 @@
-"""The memory source `orrery-banks`: the driver of Orrery shows banks of memory, and not their sum."""
+"""Memory source `orrery-banks`, which adds up the sizes of the memory banks that the driver of Orrery reports."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ ACCELKIT_INTERFACE = 1
 
 
 class Banks(CardSource):
-    """Reads `banks/*/bytes` of a card's folder in sysfs; a bank that cannot be read leaves the memory unknown."""
+    """Memory source that reads `banks/*/bytes` in the sysfs folder of a card.
+
+    If a bank cannot be read, the memory of the card is unknown.
+    """
 
     def read_memory(self, device: Device) -> Memory | None:
-        """Return the sum of all banks; None where the driver shows none."""
+        """Return the total size of all banks, or None if the driver does not report any banks."""
         try:
             sizes = [int((bank / "bytes").read_text()) for bank in (device.folder / "banks").iterdir()]
         except (OSError, ValueError):

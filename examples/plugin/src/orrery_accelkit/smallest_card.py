@@ -1,4 +1,4 @@
-"""The policy `smallest-card`: a request goes to the smallest card that takes it, so that large ones stay for others."""
+"""Policy `smallest-card`, which selects the smallest card on which a request fits, to keep large cards free."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _GIB = 2**30
 
 
 def rank_card(card: CardView, node: Sequence[CardView], request: ContainerRequest) -> float:  # noqa: ARG001 - the interface
-    """Return what a card has in all: the least is taken first."""
+    """Return the capacity of the card. The card with the lowest value is selected first."""
     return card.card.capacity_bytes
 
 
 def score_node(node: Sequence[CardView], most: int) -> int:
-    """Return `most` for cards of 1 GiB, and one less each time that the node's largest card is twice as large."""
+    """Return `most` if the largest card of the node has 1 GiB, and 1 less for each doubling of this size."""
     largest = max(card.card.capacity_bytes for card in node)
     return max(0, most - round(math.log2(max(1.0, largest / _GIB))))

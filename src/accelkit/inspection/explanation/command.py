@@ -18,7 +18,7 @@ from accelkit.kube.client import ApiClient
 from accelkit.kube.connection import load_connection
 from accelkit.output import output_option, print_value
 
-# A simulation runs at low priority, so that it does not delay kube-scheduler.
+# A long timeout, because the extender processes simulations at low priority, so that they do not delay kube-scheduler.
 _SECONDS = 60.0
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -1,4 +1,4 @@
-"""Explanations why a pod is pending, as returned by `accelkit explain -o json`."""
+"""Explanations of why a pod is pending, in the format of `accelkit explain -o json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPLANATION_VERSION: Final = 1
 
 
 class HeldShare(msgspec.Struct, frozen=True):
-    """The amounts of a card that one container of a bound pod holds."""
+    """The amounts of a card that are allocated to a container in a bound pod."""
 
     container: str
     card: str
@@ -33,17 +33,18 @@ class HeldShare(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The reasons why a pod is pending, or the reason why it is not.
+    """The reasons why a pod is pending, or its state if it is not pending.
 
     Attributes:
         state: `pending`, `bound` or `ended`.
-        answer: the state or the reasons, as a sentence.
-        smallest_change: the smallest change on any node after which the pod would fit; empty if changes do not apply.
+        answer: the reasons or the state, as a sentence.
+        smallest_change: a sentence about the smallest change on any node after which the pod would fit; empty if the
+            pod fits or does not request cards.
         node: the node to which the pod is bound.
-        shares: the shares that the pod holds on this node.
-        scheduler: the message of kube-scheduler; None if the pod is not pending.
+        shares: the shares of the pod on this node.
+        scheduler: the message from kube-scheduler; None if the pod is not pending.
         simulation: the extender's simulation for the pod; None if the pod is not pending.
-        without: the pods that the simulation treats as deleted.
+        without: the pods that are considered deleted in the simulation.
     """
 
     namespace: str
@@ -63,16 +64,16 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain_pod(
     found: PodInQuestion, extender: Extender, *, nodes: Sequence[str] = (), without: Sequence[str] = ()
 ) -> Explanation:
-    """Return the explanation why a pod is pending, based on data from the extender.
+    """Return an explanation of why a pod is pending, based on data from the extender.
 
     Args:
-        found: the pod.
-        extender: the extender of the cluster.
+        found: the pod and the message from kube-scheduler about it.
+        extender: the access to the extender in the cluster.
         nodes: the nodes to consider; empty for all nodes that share cards.
-        without: pods that the simulation treats as deleted.
+        without: the pods that are considered deleted in the simulation.
 
     Raises:
-        ServiceError: the cluster has no extender, a permission is missing, or the extender does not respond.
+        ServiceError: the cluster does not have an extender, a permission is missing, or the extender does not respond.
     """
     pod = found.pod
     metadata, subject = pod.metadata, f"Pod {pod.ref}"

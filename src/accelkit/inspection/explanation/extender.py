@@ -1,4 +1,4 @@
-"""Access to the extender for `accelkit explain`: at a URL or through the API server."""
+"""Access to the extender for `accelkit explain`, at a URL or through the API server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NAMESPACE_OPTION: Final = "--accelkit-namespace"
 
 
 class Extender:
-    """The extender of a cluster.
+    """Client for the extender in a cluster.
 
     Args:
         api: an open client of the API server.
-        at: the address of the extender; None for the service proxy of the API server.
-        namespace: the namespace in which accelkit runs.
-        service: the name of the extender's Service.
+        at: the address of the extender; None to use the service proxy of the API server.
+        namespace: accelkit's namespace.
+        service: the name of the Service of the extender.
     """
 
     def __init__(self, api: ApiClient, at: Address | None, namespace: str, service: str) -> None:
@@ -36,15 +36,16 @@ class Extender:
         """Return the extender's simulation for a pod.
 
         Raises:
-            ServiceError: the cluster has no extender, a permission is missing, or the extender does not respond.
+            ServiceError: the cluster does not have an extender, a permission is missing, or the extender does not
+                respond.
         """
         return await (self._proxied.simulate(question) if self._at is None else request_simulation(self._at, question))
 
     async def inspect(self, node: str) -> Inspection:
-        """Return the ledger's view of a node.
+        """Return the data about a node in the ledger of the extender.
 
         Raises:
-            ServiceError: the extender does not exist or does not respond, a permission is missing, or the node does not
-                exist.
+            ServiceError: the extender or the node does not exist, the extender does not respond, or a permission is
+                missing.
         """
         return await (self._proxied.query(node) if self._at is None else query_extender(self._at, node))

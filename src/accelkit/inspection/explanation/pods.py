@@ -1,4 +1,4 @@
-"""Reader of the pod to explain and of kube-scheduler's message about it."""
+"""Reader of the pod to explain, and of kube-scheduler's message about the pod."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from accelkit.kube.paths import build_pod_path
 from accelkit.model.pending_pod import PendingPod
 from accelkit.model.pod import SCHEDULED
 
-# This annotation is discarded, because it is not needed and often makes up half of a pod's size.
+# Discard this annotation, because it is not needed and is often half the size of a pod.
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class SchedulerWords(msgspec.Struct, frozen=True):
-    """kube-scheduler's condition PodScheduled, without reason and message if kube-scheduler has not tried the pod."""
+    """The condition PodScheduled. The reason and message are empty if kube-scheduler has not processed the pod."""
 
     scheduler: str
     reason: str = ""
@@ -26,7 +26,7 @@ class SchedulerWords(msgspec.Struct, frozen=True):
 
 
 class PodInQuestion(msgspec.Struct, frozen=True):
-    """A pod, and kube-scheduler's message about it."""
+    """A pod, and kube-scheduler's message about the pod."""
 
     pod: PendingPod
     words: SchedulerWords
@@ -41,11 +41,11 @@ class _Scheduling(msgspec.Struct):
 
 
 async def read_pod_in_question(api: ApiClient, namespace: str, name: str) -> PodInQuestion:
-    """Read a pod.
+    """Read a pod and kube-scheduler's message about the pod.
 
     Raises:
         ApiError: the API server does not respond.
-        ServiceError: the pod does not exist, may not be read, or cannot be decoded.
+        ServiceError: the pod does not exist, cannot be decoded, or the user does not have permission to read it.
     """
     try:
         answer = await api.get(build_pod_path(namespace, name))

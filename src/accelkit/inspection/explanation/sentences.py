@@ -13,13 +13,13 @@ _MOST_CARDS_NAMED: Final = 8
 
 
 def describe_answer(subject: str, simulation: Simulation, *, named: bool, without: Sequence[str] = ()) -> str:
-    """Return a sentence about whether the pod would fit.
+    """Return a sentence that describes whether the pod would fit.
 
     Args:
-        subject: the pod, as the subject of the sentence.
+        subject: the subject of the sentence, which refers to the pod.
         simulation: the extender's simulation for the pod.
-        named: whether the simulation was limited to the nodes that the user named.
-        without: the pods that the simulation treats as deleted.
+        named: whether the simulation was limited to nodes that the user specified.
+        without: the pods that are considered deleted in the simulation.
     """
     if simulation.refusal:
         return f"{subject} is pending, because its request cannot be granted: {simulation.refusal}."
@@ -44,7 +44,7 @@ def describe_answer(subject: str, simulation: Simulation, *, named: bool, withou
 
 
 def describe_smallest(simulation: Simulation) -> str:
-    """Return a sentence about the smallest change on any node; empty if the pod fits or changes do not apply."""
+    """Return a sentence about the smallest change on any node; empty if the pod fits, or does not request cards."""
     nodes = simulation.nodes
     if not simulation.request or not nodes or any(node.fits for node in nodes):
         return ""
@@ -58,7 +58,7 @@ def describe_smallest(simulation: Simulation) -> str:
 
 
 def describe_change(change: ChangeView, node: str) -> str:
-    """Return a sentence about a change and the cards that the pod would get after it."""
+    """Return a sentence about a change and the cards that the pod would get after the change."""
     if not change.taken:
         return f"{change.sentence} (node {node})"
     cards = ", ".join(change.taken[:_MOST_CARDS_NAMED])

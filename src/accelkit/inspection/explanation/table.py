@@ -1,7 +1,7 @@
-"""Table of `accelkit explain`: the answer first, then groups of similar nodes.
+"""Table of `accelkit explain`. It starts with the result, followed by groups of similar nodes.
 
-The table consists of lines, because a table of rich would be limited to 80 columns, with truncated names, if the output
-is redirected to a file.
+The table consists of lines of text, because a table from rich would be limited to 80 columns, with truncated names, if
+the output is redirected to a file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def build_explanation_table(explanation: Explanation, *, every: bool = False) ->
     """Return the explanation as lines for a terminal.
 
     Args:
-        explanation: the data.
-        every: whether to list each node separately.
+        explanation: the explanation to display.
+        every: whether to list all nodes separately.
     """
     parts = [Text(explanation.answer, style="bold")]
     if explanation.smallest_change:

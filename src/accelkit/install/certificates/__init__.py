@@ -1,1 +1,1 @@
-"""Issue, storage and renewal of the certificates with which kube-scheduler and the extender authenticate each other."""
+"""Issuance, storage and renewal of the certificates that kube-scheduler and the extender use for mutual TLS."""

@@ -1,4 +1,4 @@
-"""A certificate authority and the certificates that it issues. Keys use the curve P-256, and all data is PEM."""
+"""A certificate authority and the certificates that it issues. Keys use the curve P-256. The data format is PEM."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LEAF_LIFETIME = timedelta(days=365)
-# The clocks of containers and hosts may differ by seconds, which must not make a new certificate invalid.
+# Clocks of hosts may differ by a few seconds. New certificates must be valid in spite of this difference.
 _BACKDATE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A certificate and its private key, in PEM."""
+    """A certificate and its private key, in PEM format."""
 
     certificate: bytes
     key: bytes
@@ -29,8 +29,8 @@ class Authority:
     """A certificate authority.
 
     Args:
-        name: its common name.
-        lifetime: its validity period.
+        name: the common name of the authority.
+        lifetime: the validity period of its certificate.
     """
 
     def __init__(self, name: str, lifetime: timedelta = LEAF_LIFETIME) -> None:
@@ -44,12 +44,12 @@ class Authority:
 
     @property
     def pair(self) -> KeyPair:
-        """The authority's certificate and key, for storage."""
+        """The certificate and key of the authority, for storage."""
         return KeyPair(self.certificate, encode_private_key(self._key))
 
     @property
     def certificate(self) -> bytes:
-        """The authority's own certificate, in PEM."""
+        """The certificate of the authority, in PEM format."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue_server(self, name: str, alternatives: Sequence[str]) -> KeyPair:
@@ -57,7 +57,7 @@ class Authority:
         return self._issue(name, "", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def issue_client(self, name: str, group: str = "") -> KeyPair:
-        """Issue a client certificate with the user as the common name and the group as the organization."""
+        """Issue a client certificate. The common name is the user, and the organization is the group."""
         return self._issue(name, group, ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
     def _issue(self, name: str, group: str, usage: x509.ObjectIdentifier, alternatives: Sequence[str]) -> KeyPair:
@@ -78,13 +78,13 @@ class Authority:
 
 
 class StoredAuthority(Authority):
-    """A certificate authority from stored data.
+    """A certificate authority that is created from stored data.
 
     Args:
-        pair: its certificate and key.
+        pair: the certificate and key of the authority.
 
     Raises:
-        ValueError: the data is not a certificate with its key of curve P-256.
+        ValueError: the data is not a certificate and its P-256 key.
     """
 
     def __init__(self, pair: KeyPair) -> None:
@@ -132,7 +132,7 @@ def _general_name(entry: str) -> x509.GeneralName:
 
 
 def encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a private key as PKCS #8 without a password."""
+    """Return a private key in PKCS #8 format, without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

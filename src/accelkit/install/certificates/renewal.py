@@ -1,4 +1,4 @@
-"""Renewal of certificates that accelkit's own authority issued, in their Secrets, and warnings about all others."""
+"""Renewal of certificates from accelkit's own authority in Secrets, and warnings about all other certificates."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ELSEWHERE = "accelkit's authority did not issue it, so renew it with its issuer
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A certificate that expires soon and that accelkit does not renew.
+    """A certificate that expires soon and that accelkit cannot renew.
 
     Attributes:
-        name: the name of its Secret.
-        ends: the expiry time.
-        advice: the next step.
+        name: the name of the Secret.
+        ends: the expiry time of the certificate.
+        advice: the next step for the administrator.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Ending:
 
 
 def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyPair | None:
-    """Return a replacement, with the same names, for a serving certificate that expires too soon; otherwise None.
+    """Return a new certificate with the same names if a serving certificate expires too soon; otherwise None.
 
     Args:
         authority: the signing authority.
         leaf: a serving certificate and its key.
-        ends_before: a certificate that expires before this time is renewed.
+        ends_before: the time before which an expiry is too soon.
 
     Raises:
         CertificateError: the certificate expires too soon, and another authority issued it.
@@ -68,8 +68,8 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
     if certificate.not_valid_after_utc > ends_before:
         return None
     if not has_signed(issuer, certificate, datetime.now(UTC)):
-        # This also applies to accelkit's former authority: kube-scheduler trusts the current one only after its next
-        # restart.
+        # This error also occurs for certificates from accelkit's former authority, because kube-scheduler does not
+        # trust the current authority until its next restart.
         raise CertificateError("it was issued by another authority, or that authority has expired")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     (subject,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -79,10 +79,10 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
 async def renew_secret(
     api: ApiClient, namespace: str, name: str, authority: KeyPair, ends_before: datetime
 ) -> Ending | None:
-    """Renew the serving certificate in a Secret if it expires too soon; keep the other data of the Secret.
+    """Renew the serving certificate in a Secret if it expires too soon. Do not change the other data of the Secret.
 
     Returns:
-        The certificate, if it expires soon and another authority must renew it; otherwise None.
+        The certificate if it expires soon and another authority must renew it; otherwise None.
 
     Raises:
         ApiError: the API server refused the request or did not respond.
@@ -97,7 +97,7 @@ async def renew_secret(
         return Ending(name, find_end(leaf.certificate), _ELSEWHERE)
     if renewed is not None:
         data = {"tls.crt": renewed.certificate, "tls.key": renewed.key}
-        # The update contains the resource version that was read, so that it does not overwrite other changes.
+        # The update contains the resource version of the Secret, so that it does not overwrite other changes.
         secret["data"] |= {key: base64.b64encode(value).decode() for key, value in data.items()}
         await api.put(path, secret)
         log.info("renewed certificate secret=%s/%s", namespace, name)
@@ -105,7 +105,7 @@ async def renew_secret(
 
 
 def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
-    """Return the certificates in a folder that expire too soon. `NAME.crt` belongs to the Secret NAME.
+    """Return the certificates in a folder that expire too soon. The file `NAME.crt` belongs to the Secret NAME.
 
     Raises:
         ConfigurationError: a certificate cannot be read.
@@ -124,15 +124,15 @@ def find_endings(folder: Path, ends_before: datetime) -> list[Ending]:
 async def run_renewal(
     api: ApiClient, *, namespace: str, secrets: Iterable[str], authority: Path, watched: Path, renew_before: timedelta
 ) -> None:
-    """Renew certificates of accelkit's authority, and create an Event for each other certificate that expires soon.
+    """Renew certificates from accelkit's authority, and create an Event for each other certificate that expires soon.
 
     Args:
         api: an open client.
         namespace: the namespace of the Secrets.
-        secrets: the Secrets whose serving certificates are renewed.
-        authority: the folder with the authority's `tls.crt` and `tls.key`.
-        watched: the folder with other certificates; `NAME.crt` belongs to the Secret NAME.
-        renew_before: how long before expiry to renew a certificate, or to warn about it.
+        secrets: the names of the Secrets whose serving certificates are renewed.
+        authority: the folder that contains `tls.crt` and `tls.key` of the authority.
+        watched: the folder that contains other certificates. The file `NAME.crt` belongs to the Secret NAME.
+        renew_before: the time before expiry at which a certificate is renewed, or a warning is created.
 
     Raises:
         ApiError: the API server refused the request or did not respond.

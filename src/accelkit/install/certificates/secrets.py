@@ -1,8 +1,9 @@
-"""Secrets for the certificates with which kube-scheduler and the extender authenticate each other.
+"""Secrets for the certificates that kube-scheduler and the extender use for mutual TLS.
 
-Three Secrets contain the authority (and, during its replacement, the former authority), the extender's certificate and
-the scheduler's certificate. If kernel caches are served, a fourth Secret contains the certificate of their webhook.
-Valid certificates do not change. Certificates that are missing, expire soon or have different names are reissued.
+Three Secrets contain the authority, the extender's certificate and the scheduler's certificate. While an authority is
+being replaced, the first Secret also contains the former authority. If kernel caches are served, a fourth Secret
+contains the certificate of their webhook. Valid certificates are not changed. Certificates that are missing, expire
+soon or have different names are reissued.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class CertificateSpec:
 
     Args:
         names: the host names and addresses of the extender.
-        renew_before: the time before expiry at which certificates are replaced.
-        rotate_ca: whether to create a new authority; the former authority remains trusted until the next rotation or
-            its expiry.
-        webhook_names: the host names of the kernel cache webhook; empty if there is none.
+        renew_before: the time before expiry at which certificates are renewed.
+        rotate_ca: whether to create a new authority. The former authority is trusted until the next rotation or its
+            expiry.
+        webhook_names: the host names of the kernel cache webhook; empty if there is no webhook.
     """
 
     names: tuple[str, ...]
@@ -64,16 +65,16 @@ class CertificateSpec:
 def renew_secrets(
     stored: Mapping[str, Data], spec: CertificateSpec, now: datetime | None = None
 ) -> dict[str, dict[str, bytes]]:
-    """Return the required data of the Secrets by name; data that need not change is identical to the stored data.
+    """Return the required data of the Secrets, by name. Data that does not need to change equals the stored data.
 
     Raises:
-        ConfigurationError: the stored authority cannot be read. The authority is kept, so that no data is lost.
+        ConfigurationError: the stored authority cannot be read. It is not replaced, so that no data is lost.
     """
     now = now or datetime.now(UTC)
     authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
     pair = authority.pair
-    # kube-scheduler reads a new authority only when it starts. Until the next run, certificates of the former authority
-    # are kept.
+    # kube-scheduler reads a new authority only when it starts. Therefore, certificates from the former authority are
+    # kept until the next run.
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
     data = {AUTHORITY: {_CERT: pair.certificate, _KEY: pair.key, _CA: bundle}}
@@ -97,17 +98,17 @@ def _is_usable(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at
 
 
 def check_leaf(leaf: KeyPair, bundle: bytes, name: str, names: Sequence[str], at: datetime) -> None:
-    """Check that a certificate can be used at that time.
+    """Check that a certificate can be used at a given time.
 
     Args:
         leaf: a certificate and its key.
         bundle: the trusted authorities.
         name: SERVER, WEBHOOK or CLIENT.
-        names: the host names and addresses that it must contain.
-        at: the time at which it must be usable.
+        names: the host names and addresses that the certificate must contain.
+        at: the time at which the certificate must be usable.
 
     Raises:
-        CertificateError: the certificate cannot be used; the error states the reason.
+        CertificateError: the certificate cannot be used. The error contains the reason.
     """
     try:
         certificate = x509.load_pem_x509_certificate(leaf.certificate)
@@ -145,7 +146,7 @@ def _check_purpose(certificate: x509.Certificate, name: str, names: Sequence[str
 def check_given(
     ca: bytes, server: KeyPair | None, client: KeyPair, spec: CertificateSpec
 ) -> dict[str, dict[str, bytes]]:
-    """Check certificates from another issuer; return the data of the Secrets to store.
+    """Check certificates from another issuer; return the data to store in the Secrets.
 
     Raises:
         ConfigurationError: one of the certificates cannot be used.
@@ -168,7 +169,7 @@ def check_given(
 
 
 def list_client_names(certificate: bytes) -> list[str]:
-    """Return the common names and DNS names in a PEM certificate, by which the extender identifies a client.
+    """Return the common names and DNS names in a PEM certificate. The extender uses them to identify a client.
 
     Raises:
         ConfigurationError: the certificate cannot be read.
@@ -190,7 +191,7 @@ def format_not_after(certificate: bytes) -> str:
 
 
 def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
-    """Return a sentence for each Secret whose certificate must be renewed or has expired."""
+    """Return a sentence about each Secret whose certificate must be renewed or has expired."""
     ends = {name: find_end(content[_CERT]) for name, content in sorted(data.items()) if content.get(_CERT)}
     return [
         f"{name} is valid until {end:%Y-%m-%dT%H:%M:%SZ}"
@@ -237,7 +238,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
 
 
 def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime) -> tuple[Authority, bytes]:
-    """Return the signing authority, and the bundle of trusted authorities, the newest first."""
+    """Return the signing authority, and the bundle of trusted authorities, newest first."""
     if not stored:
         created = _create_authority(now)
         return created, created.certificate
@@ -256,7 +257,7 @@ def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime)
             return authority, stored[_CA]
         return authority, b"".join(_encode(each) for each in valid)
     created = _create_authority(now)
-    # Only the latest former authority is kept, because clients had a whole rotation period to read its successor.
+    # Only the latest former authority is kept, because clients had a full rotation period to read the next authority.
     return created, created.certificate + authority.certificate
 
 
@@ -269,7 +270,7 @@ def _encode(certificate: x509.Certificate) -> bytes:
 
 
 def has_signed(authority: x509.Certificate, certificate: x509.Certificate, at: datetime) -> bool:
-    """Return whether a certificate is signed by an authority that is valid at the given time."""
+    """Return whether an authority has signed a certificate, and is valid at the given time."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

@@ -1,1 +1,1 @@
-"""Decisions about failed cards, without I/O."""
+"""Decisions about failed cards. This package does not perform I/O."""

@@ -1,4 +1,4 @@
-"""Actions on one node in one pass. Each action is one request that can safely be repeated."""
+"""Actions for a node in one pass. Each action is a single request that can safely be repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from accelkit.remediation.deciding.views import HoldReason
 
 @dataclass(frozen=True)
 class NodeEvent:
-    """An Event for the node."""
+    """The creation of an Event for the node."""
 
     reason: str
     message: str
@@ -21,7 +21,7 @@ class NodeEvent:
 
 @dataclass(frozen=True)
 class PodEvent:
-    """An Event for a pod that holds a failed card."""
+    """The creation of an Event for a pod that uses a failed card."""
 
     pod: PodRef
     message: str
@@ -29,7 +29,7 @@ class PodEvent:
 
 @dataclass(frozen=True)
 class Evict:
-    """An eviction, which disruption budgets may refuse."""
+    """The eviction of a pod, which disruption budgets may prevent."""
 
     pod: PodRef
     card: str
@@ -46,7 +46,7 @@ class CreateJob:
 
 @dataclass(frozen=True)
 class WriteCondition:
-    """A write of the node's condition; an empty reason removes the condition."""
+    """A write to the condition of the node. An empty reason removes the condition."""
 
     reason: str = ""
     message: str = ""
@@ -54,10 +54,10 @@ class WriteCondition:
 
 @dataclass(frozen=True)
 class WriteNode:
-    """A conditional write of the record, the cordon, the repaired cards and the taints of a node in one request.
+    """A conditional write to the record, the cordon, the repaired cards and the taints of a node, in one request.
 
     Attributes:
-        changed: the fields among `cordon`, `repaired` and `taints` that differ from the node's current values.
+        changed: the names of those fields among `cordon`, `repaired` and `taints` that differ from the current values.
     """
 
     record: NodeRecord
@@ -72,13 +72,14 @@ Action = NodeEvent | PodEvent | Evict | CreateJob | WriteCondition | WriteNode
 
 @dataclass(frozen=True)
 class Decision:
-    """The actions for a node, in order.
+    """The decision about a node in one pass.
 
     Attributes:
-        actions: the actions; each one is carried out only if the previous one succeeded.
-        begun: cards whose remediation begins.
-        lifted: cards whose isolation is lifted, with the seconds since their isolation according to the record.
-        dismissed: cards whose cordon an administrator removed.
+        actions: the actions, in order. Each action is carried out only if the previous action succeeded.
+        begun: the cards whose remediation begins.
+        lifted: the cards whose isolation is lifted, with the number of seconds since their isolation according to the
+            record.
+        dismissed: the cards whose cordon was removed by an administrator.
         hold: the reason why no action is taken; empty if there is none.
     """
 

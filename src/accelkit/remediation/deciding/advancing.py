@@ -1,4 +1,4 @@
-"""Transition of one card under remediation to its next step."""
+"""Transition of a card under remediation to its next step."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Advance:
 
     Attributes:
         record: the new record; None if the isolation is lifted.
-        actions: the actions to carry out before the record is written.
-        repaired: whether the card is added to the list of repaired cards, which the node agent reads.
+        actions: the actions that must be carried out before the record is written.
+        repaired: whether the card is added to the list of repaired cards. The node agent reads this list.
     """
 
     record: CardRecord | None
@@ -37,13 +37,13 @@ class CardCase:
     """A card under remediation.
 
     Attributes:
-        view: the node of the card.
-        name: the ID of the card.
-        card: the card from the inventory; None if the inventory does not list it, for example after a replacement.
+        view: the state of the node that contains the card.
+        name: the card ID.
+        card: the card in the inventory; None if the inventory does not contain it, for example because it was replaced.
         record: the record of the card.
         settings: the administrator's settings.
-        now: Unix seconds.
-        act: whether pods may be evicted and cards reset.
+        now: the current time in Unix seconds.
+        act: whether pods may be evicted and cards may be reset.
     """
 
     view: RemediationNode
@@ -56,19 +56,19 @@ class CardCase:
 
     @property
     def waited(self) -> float:
-        """Seconds since the step began."""
+        """The number of seconds since the current step began."""
         return self.now - self.record.step_since
 
     def keep(self, *actions: Action, **changes: Any) -> Advance:
-        """Return the changed record, and the actions to carry out before it is written."""
+        """Return the record with these changes, and the actions to carry out before it is written."""
         return Advance(msgspec.structs.replace(self.record, **changes), actions)
 
     def enter(self, step: RemediationStep, *actions: Action) -> Advance:
-        """Return the record with a different step."""
+        """Return the record with a different step, and the actions to carry out before it is written."""
         return self.keep(*actions, step=step, step_since=self.now, late=False)
 
     def call(self, reason: str, text: str) -> Advance:
-        """Return the advance that calls an administrator. Remediation then waits until the card is healthy or free."""
+        """Return the next state, which calls an administrator. Remediation waits until the card is healthy or free."""
         return self.keep(NodeEvent(reason, text), late=True)
 
 
@@ -76,7 +76,7 @@ def advance(case: CardCase) -> Advance:
     """Return the next state of a card."""
     card, record = case.card, case.record
     if card is not None and card.health is Health.UNKNOWN:
-        # The card is neither faulty nor healthy.
+        # It is unknown whether the card has a fault, so its healthy period starts again.
         return case.keep(healthy_since=0.0)
     fault = None if card is None else find_fault(card)
     if fault is None:
@@ -104,7 +104,7 @@ def _validate(case: CardCase) -> Advance:
 
 
 def _has_passed(case: CardCase) -> bool:
-    """Return whether each required stage has passed since the card became healthy, during this boot."""
+    """Return whether all required stages have passed since the card became healthy, and since the node was booted."""
     stages, boot = case.view.stages, case.view.boot_id
     for stage in case.settings.stages:
         result = None if stages is None else stages.results.get(stage)
@@ -138,8 +138,8 @@ def _drain(case: CardCase, _fault: CardFault) -> Advance:
         key=lambda each: (each.priority, each.pod.namespace, each.pod.name),
     )
     lowest = [each for each in leaving if each.priority == leaving[0].priority]
-    # If there are many pods, rotate through them, because disruption budgets may refuse all evictions of the first
-    # batch.
+    # If there are many pods, change the batch over time, because disruption budgets may prevent all evictions in the
+    # first batch.
     first = int(case.waited) % len(lowest) if len(lowest) > case.settings.evictions else 0
     batch = (lowest[first:] + lowest[:first])[: case.settings.evictions]
     return case.keep(*(Evict(each.pod, name) for each in batch))
@@ -154,7 +154,7 @@ def _repair(case: CardCase, fault: CardFault) -> Advance:
         return case.call("RepairNeeded", text)
     if record.job:
         return _follow_job(case, fault)
-    # A reset would terminate pods that received the card in the meantime.
+    # A reset would disrupt pods that have been assigned to the card in the meantime.
     if not case.view.is_free(name):
         return case.enter(RemediationStep.DRAINING)
     # The name of the Job is recorded before the Job is created, so that a second Job is never created.
@@ -173,7 +173,8 @@ def _follow_job(case: CardCase, fault: CardFault) -> Advance:
         return case.call("RepairFailed", text)
     if state is None and not record.repaired and case.view.is_free(name):
         if record.job != _name_job(case, record.step_since):
-            # A kubelet may write its node's record, and could block the Job of another node by recording its name.
+            # A kubelet can write the record of its node. By recording the name of a Job for a different node, it could
+            # block that Job.
             return _rename_job(case)
         return case.keep(CreateJob(record.job, name, fault.reason))
     return case.keep()
@@ -184,11 +185,11 @@ def _rename_job(case: CardCase) -> Advance:
 
 
 def _name_job(case: CardCase, since: float) -> str:
-    """Return the name of the Job that resets a card for this fault.
+    """Return the name of the Job that resets a card because of this fault.
 
     Args:
         case: the card.
-        since: the start of the step in the record, in Unix seconds.
+        since: the start time of the recorded step, in Unix seconds.
     """
     key = "\n".join((case.view.uid, case.name, case.record.fault, str(since)))
     return f"accelkit-reset-{hashlib.sha256(key.encode()).hexdigest()[:16]}"

@@ -1,20 +1,20 @@
-"""Circuit breaker that stops all remediation if many nodes fail together, because cards are then not the cause."""
+"""Circuit breaker that stops remediation if many nodes fail together, because cards are then not the likely cause."""
 
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-# In a cluster with one node, a single failure affects all nodes and is not significant.
+# In a cluster with one node, a single failure affects all nodes, so it is not evidence of a common cause.
 _FEWEST: Final = 2
 
 
 class Breaker:
-    """Counter of nodes whose cards failed recently. Only an administrator can close an open breaker.
+    """Breaker that counts the nodes whose cards failed recently. Only an administrator can close an open breaker.
 
     Args:
-        share: the share of the nodes with cards above which the breaker opens.
-        seconds: the time for which a node counts after the first observation of its failure.
+        share: the fraction of the nodes with cards above which the breaker opens.
+        seconds: the time for which a node is counted after its failure was first observed.
     """
 
     def __init__(self, share: float, seconds: float) -> None:
@@ -29,12 +29,12 @@ class Breaker:
         return bool(self.reason)
 
     def observe(self, failing: AbstractSet[str], nodes: int, now: float) -> bool:
-        """Count the nodes with a new fault; return whether the breaker has just opened.
+        """Count the nodes with a new fault; return whether this call has opened the breaker.
 
         Args:
-            failing: names of the nodes with a new fault, for which no action has been taken yet.
+            failing: the names of the nodes with a new fault. No action has been taken for these faults yet.
             nodes: the number of nodes with cards.
-            now: the current time of a monotonic clock, in seconds.
+            now: the current time on a monotonic clock, in seconds.
         """
         for name in failing - self._failing:
             self._failed_at[name] = now
@@ -47,10 +47,10 @@ class Breaker:
         return True
 
     def hold(self, reason: str) -> None:
-        """Restore an open breaker that another replica stored."""
+        """Restore an open breaker that another replica has stored."""
         self.reason = reason
 
     def close(self) -> None:
-        """Close the breaker and clear earlier failures, because an administrator has removed the cause."""
+        """Close the breaker and discard earlier failures, because an administrator has fixed the cause."""
         self.reason = ""
         self._failed_at.clear()

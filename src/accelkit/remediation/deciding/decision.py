@@ -1,8 +1,8 @@
-"""Decision about a node's next step: a pure function of its state and record, so a restart can resume at any point.
+"""Decision about the next step for a node, which depends only on its state and record and can be repeated at any time.
 
-A card is isolated (cordon, taint, condition), drained, repaired by a Job or an administrator, validated, and lifted. If
-an administrator removes the isolation, it is not repeated for the same fault. If the state is unknown, no action is
-taken.
+A failed card is isolated (cordon, taint, condition) and drained. A Job or an administrator then repairs it. After it is
+validated, its isolation is lifted. If an administrator removes the isolation, the card is not isolated again because of
+the same fault. If the state of a node is unknown, no action is taken.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from accelkit.texts import shorten
 
 @dataclass(frozen=True)
 class Permits:
-    """Actions that the state of the cluster allows. Lifting an isolation is always allowed.
+    """The actions that the state of the cluster permits. It is always permitted to lift an isolation.
 
     Attributes:
         begin: whether remediation may begin on this node.
-        act: whether pods may be evicted and cards reset.
+        act: whether pods may be evicted and cards may be reset.
     """
 
     begin: bool = True
@@ -62,13 +62,13 @@ class _Draft:
 
 
 def decide(view: RemediationNode, settings: RemediationSettings, now: float, permits: Permits) -> Decision:
-    """Return the actions to carry out on a node now.
+    """Return the actions to carry out on a node in this pass.
 
     Args:
-        view: the node.
+        view: the current state of the node.
         settings: the administrator's settings.
-        now: Unix seconds.
-        permits: the actions that the state of the cluster allows.
+        now: the current time in Unix seconds.
+        permits: the actions that the state of the cluster permits.
     """
     record = view.record
     if view.obstacle or record is None or view.cards is None:
@@ -129,7 +129,7 @@ def _take(draft: _Draft, name: str, before: CardRecord, step: Advance, now: floa
 
 
 def _begin(view: RemediationNode, draft: _Draft, cards: dict[str, Card], now: float, permits: Permits) -> HoldReason:
-    """Begin the remediation of cards with a new fault; return the reason if this is not allowed."""
+    """Begin the remediation of cards with a new fault; return the reason if this is not permitted."""
     known = NodeRecord(draft.cards, draft.dismissed)
     fresh = [card for card in cards.values() if is_fresh(card, known)]
     if not fresh:
@@ -170,7 +170,7 @@ def _finish(
     )
     actions = list(draft.first)
     if not record.cards:
-        # A condition of this type from another controller is left unchanged.
+        # A condition of this type from another controller is not changed.
         ours = present is None or is_ours(present)
         after = msgspec.structs.replace(after, cordon_before=view.cordon, condition=ours)
     elif not draft.cards and record.condition and is_ours(present):
@@ -194,7 +194,7 @@ def _finish(
 
 
 def _list_conditions(view: RemediationNode, record: NodeRecord) -> list[Action]:
-    """Return the write that updates the condition to match the record; empty if the condition is current."""
+    """Return the write that updates the condition to match the record; empty if the condition already matches."""
     if not record.cards or not record.condition:
         return []
     present = find_condition(view.conditions)

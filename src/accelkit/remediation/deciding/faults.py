@@ -1,4 +1,4 @@
-"""Faults of cards: their names, their identities and the actions that they require."""
+"""Faults of cards, with their names, their identities and the required actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.card import Card, Health
 from accelkit.node.health.faults import Fault
 from accelkit.vendors.xids import XidAction, find_xid
 
-# The identity ignores numbers, because error counts grow while the fault remains the same.
+# The identity does not contain numbers, because error counts increase while the fault remains the same.
 _NUMBERS: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = 12
 
@@ -22,8 +22,8 @@ class CardFault:
 
     Attributes:
         identity: the key that distinguishes this fault from other faults.
-        reason: CamelCase code, for conditions and taints.
-        lasting: whether the agent reports the fault until the card is repaired, so that its identity is stable.
+        reason: the code of the fault for conditions and taints, in CamelCase.
+        lasting: whether the agent reports the fault until the card is repaired. The identity of such a fault is stable.
         drains: whether pods must be evicted from the card.
         resets: whether a reset may repair the card.
     """

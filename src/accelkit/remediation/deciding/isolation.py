@@ -1,4 +1,4 @@
-"""Functions that add, find and remove taints and annotation words of a node, without changing other values."""
+"""Functions that add, find and remove taints of a node and words in its annotations, without changing other values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from accelkit.model.keys import UNHEALTHY_TAINT
 
 TAINT_EFFECT: Final = "NoSchedule"
 CONDITION: Final = "AcceleratorHealthy"
-# This prefix distinguishes accelkit's condition from a condition of the same type by another controller.
+# The prefix of the message in accelkit's condition. It is missing if another controller wrote a condition of this type.
 SIGNED: Final = "accelkit: "
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A taint with all of its fields, because the list of taints is replaced as a whole."""
+    """A taint with all fields, because a write replaces the complete list of taints."""
 
     key: str
     value: str = ""
@@ -25,7 +25,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class NodeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition of a node."""
+    """A node condition."""
 
     type: str
     status: str = "Unknown"
@@ -44,7 +44,7 @@ def add_word(text: str | None, word: str) -> str:
 
 
 def remove_word(text: str | None, word: str, before: str | None) -> str | None:
-    """Return the annotation without the last occurrence of the word; None if empty, or "" if `before` is empty."""
+    """Return the text without the last occurrence of the word; if no word remains, None, or "" if `before` is ""."""
     words = (text or "").split(",")
     places = [place for place, each in enumerate(words) if each.strip() == word]
     if not places:
@@ -56,22 +56,22 @@ def remove_word(text: str | None, word: str, before: str | None) -> str | None:
 
 
 def find_taint(taints: Sequence[Taint]) -> Taint | None:
-    """Return the taint for failed cards, regardless of which client added it."""
+    """Return the taint for failed cards, regardless of the client that added it."""
     return next((each for each in taints if (each.key, each.effect) == (UNHEALTHY_TAINT, TAINT_EFFECT)), None)
 
 
 def remove_taint(taints: Sequence[Taint], value: str) -> tuple[Taint, ...]:
-    """Return the taints without accelkit's taint; a taint with a different value belongs to another owner."""
+    """Return the taints without accelkit's taint. A taint with a different value belongs to another owner."""
     return tuple(
         each for each in taints if (each.key, each.effect, each.value) != (UNHEALTHY_TAINT, TAINT_EFFECT, value)
     )
 
 
 def find_condition(conditions: Sequence[NodeCondition]) -> NodeCondition | None:
-    """Return the condition for failed cards, regardless of which controller wrote it."""
+    """Return the condition for failed cards, regardless of the controller that wrote it."""
     return next((each for each in conditions if each.type == CONDITION), None)
 
 
 def is_ours(condition: NodeCondition | None) -> bool:
-    """Return whether accelkit wrote a condition."""
+    """Return whether accelkit has written a condition."""
     return condition is not None and condition.message.startswith(SIGNED)

@@ -1,4 +1,4 @@
-"""Removal of only those changes that a node's record lists."""
+"""Removal of changes from a node. Only changes that the record of the node lists are removed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from accelkit.remediation.deciding.views import RemediationNode
 
 
 def build_write(view: RemediationNode, record: NodeRecord, repaired: str | None) -> WriteNode:
-    """Return the write that stores this record in a node and removes the changes that the record no longer lists.
+    """Return the write that stores this record and removes the changes that the record no longer lists.
 
-    When a card leaves the record, its word is removed from the cordon. When the last card leaves, the taint is removed.
+    If the record no longer contains a card, the card is removed from the cordon. If the record no longer contains any
+    card, the taint is removed.
 
     Args:
-        view: the current node, with a readable record.
-        record: the next record; the caller adds the cordon and the taint for its new cards.
-        repaired: the next value of the annotation that lists repaired cards.
+        view: the current state of the node, with a readable record.
+        record: the next record. The caller adds the cordon and the taint for new cards.
+        repaired: the next value of the annotation that lists the repaired cards.
     """
     before = view.record or NodeRecord()
     cordon, taints = view.cordon, view.taints
@@ -37,7 +38,7 @@ def build_write(view: RemediationNode, record: NodeRecord, repaired: str | None)
 def make_write(
     view: RemediationNode, record: NodeRecord, cordon: str | None, repaired: str | None, taints: Iterable[Taint]
 ) -> WriteNode:
-    """Return the write, with the names of the fields that differ from the node's current values."""
+    """Return the write, including the names of the fields that differ from the current values of the node."""
     listed = tuple(taints)
     pairs = {"cordon": cordon != view.cordon, "repaired": repaired != view.repaired, "taints": listed != view.taints}
     changed = frozenset(name for name, differs in pairs.items() if differs)
@@ -45,7 +46,7 @@ def make_write(
 
 
 def build_undo(view: RemediationNode) -> tuple[Action, ...]:
-    """Return the actions that undo all changes at once, regardless of the state of the cards; empty if there are none.
+    """Return the actions that undo all changes, regardless of the state of the cards; empty if there are no changes.
 
     The record is removed last, so that an interrupted undo can be resumed.
     """

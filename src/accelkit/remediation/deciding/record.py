@@ -1,7 +1,7 @@
-"""Record of a node's remediation: the annotation `accelkit.io/remediation`, which is the only durable state.
+"""Record of the remediation of a node: the annotation `accelkit.io/remediation`, which is the only durable state.
 
-The record is written in the same request as the cordon and the taint. So if a listed cordon or taint is missing,
-another client has removed it. The record is removed when the last card leaves it.
+The record is written in the same request as the cordon and the taint. Therefore, if a listed cordon or taint is
+missing, another client has removed it. The record is removed when it no longer contains any card.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_BYTES: Final = 32 * 1024
 
 
 class RemediationStep(StrEnum):
-    """Steps of the remediation of a card."""
+    """Steps in the remediation of a card."""
 
     ISOLATED = "isolated"
     DRAINING = "draining"
@@ -28,16 +28,16 @@ class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record of one failed card.
 
     Attributes:
-        fault: the identity of the card's fault.
-        reason: CamelCase code of the fault.
+        fault: the identity of the fault.
+        reason: the code of the fault, in CamelCase.
         step: the current step.
-        since: the time of the isolation in Unix seconds.
-        step_since: the start of the current step in Unix seconds.
-        cordoned: whether accelkit added the card's word to the cordon.
-        job: the name of the Job that resets the card; empty if there is none.
-        repaired: whether the card was added to the list of repaired cards after the Job succeeded.
-        late: whether a deadline has passed or a Job failed, and an administrator was called.
-        healthy_since: the start of the card's current healthy period in Unix seconds; 0 if it is not healthy.
+        since: the time of the isolation, in Unix seconds.
+        step_since: the start time of the current step, in Unix seconds.
+        cordoned: whether accelkit added the card to the cordon.
+        job: the name of the Job that resets the card; empty if there is no Job.
+        repaired: whether the Job succeeded and the card was added to the list of repaired cards.
+        late: whether an administrator was called, for example because a time limit was exceeded or a Job failed.
+        healthy_since: the start time of the current healthy period, in Unix seconds; 0 if the card is not healthy.
     """
 
     fault: str
@@ -53,14 +53,14 @@ class CardRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The record of one node.
+    """The record of a node.
 
     Attributes:
         cards: the cards under remediation, by ID.
-        dismissed: the faults, by card, that are ignored because an administrator removed the cordon.
-        cordon_before: the cordon annotation before accelkit's first change; None if there was none.
-        taint: the value of accelkit's taint; empty if accelkit added none.
-        condition: whether accelkit wrote the condition.
+        dismissed: the fault of each card that is ignored because an administrator removed the cordon, by card ID.
+        cordon_before: the cordon annotation before accelkit's first change; None if the annotation did not exist.
+        taint: the value of accelkit's taint; empty if accelkit did not add a taint.
+        condition: whether accelkit has written the condition.
     """
 
     cards: dict[str, CardRecord] = {}
@@ -72,7 +72,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def empty(self) -> bool:
-        """Whether the record has no content."""
+        """Whether the record is empty."""
         return not self.cards and not self.dismissed
 
 
@@ -81,7 +81,7 @@ class _Version(msgspec.Struct):
 
 
 def read_record(text: str | None) -> NodeRecord | None:
-    """Return the record of a node, empty without an annotation; None if it is unreadable or of another version."""
+    """Return the record of a node: empty without an annotation, None if it is unreadable or has a different version."""
     if text is None:
         return NodeRecord()
     if len(text) > _MOST_BYTES:
@@ -96,5 +96,5 @@ def read_record(text: str | None) -> NodeRecord | None:
 
 
 def write_record(record: NodeRecord) -> str | None:
-    """Return the value of the annotation; None if the annotation must be removed."""
+    """Return the value for the annotation; None if the annotation must be removed."""
     return None if record.empty else msgspec.json.encode(record, order="sorted").decode()

@@ -10,7 +10,7 @@ from accelkit.model.stage import Stage
 
 
 class Mode(StrEnum):
-    """Modes of remediation: no action, reports only, or actions."""
+    """Modes of remediation: disabled, reports only, or enabled."""
 
     OFF = "off"
     DRY_RUN = "dry-run"
@@ -22,19 +22,21 @@ class RemediationSettings:
     """The administrator's settings.
 
     Attributes:
-        mode: the mode.
-        max_unavailable: the share of the nodes with cards that may be under remediation at once; at least one node may,
-            unless the share is 0.
-        trip_share: the share of nodes with cards; if more nodes fail within the window, all remediation stops.
-        trip_seconds: the length of the window.
-        taint: whether nodes get a taint in addition to the card's cordon.
-        drain_seconds: the time limit for evictions before an administrator is called.
-        evictions: the maximum number of evictions per card in one pass.
-        reset_job: the suspended CronJob with the template of the Job that resets a card; empty for manual repairs.
-        repair_seconds: the time limit for the Job, and then for the card to become healthy, before an administrator is
-            called.
+        mode: the mode of remediation.
+        max_unavailable: the fraction of the nodes with cards that may be under remediation at the same time. If the
+            fraction is greater than 0, the limit is at least one node.
+        trip_share: the fraction of the nodes with cards that may fail within the window. If more nodes fail, all
+            remediation stops.
+        trip_seconds: the duration of the window.
+        taint: whether a taint is added to nodes, in addition to the cordon of the card.
+        drain_seconds: the time limit for evictions. When it is exceeded, an administrator is called.
+        evictions: the maximum number of evictions for each card in one pass.
+        reset_job: the name of the suspended CronJob that contains the template for reset Jobs; empty for manual
+            repairs.
+        repair_seconds: the time limit for the Job, and then for the card to become healthy. When it is exceeded, an
+            administrator is called.
         healthy_seconds: the time for which a card must be healthy before its isolation is lifted.
-        stages: the stages that must pass after the repair.
+        stages: the stages that must pass after a repair.
     """
 
     mode: Mode = Mode.OFF
@@ -50,6 +52,6 @@ class RemediationSettings:
     stages: tuple[Stage, ...] = ()
 
     def count_allowed(self, nodes: int) -> int:
-        """Return the maximum number of nodes under remediation at once, given the number of nodes with cards."""
-        # The addend prevents rounding of a product such as 0.2 x 15 down to 2.
+        """Return the maximum number of nodes under remediation at the same time, if this number of nodes has cards."""
+        # The addend ensures that a product such as 0.2 x 15 is not rounded down to 2.
         return max(1, floor(self.max_unavailable * nodes + 1e-9)) if nodes and self.max_unavailable > 0 else 0

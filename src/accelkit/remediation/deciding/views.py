@@ -1,4 +1,4 @@
-"""State of one node at one time, with all data that determines the next step."""
+"""State of a node at one point in time, with all data that determines the next step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.model.stage import StageRecord
 from accelkit.remediation.deciding.isolation import NodeCondition, Taint
 from accelkit.remediation.deciding.record import NodeRecord
 
-# Reasons why no action is taken on a node; empty if there is none.
+# Reasons why no action is taken on a node because its state is unknown.
 _Unknown = Literal["RecordUnreadable", "NodeNotReady", "AgentAway", "InventoryUnknown"]
 HoldReason = Literal["", _Unknown, "NodeCordoned", "Breaker", "LimitReached", "Refused"]
 
@@ -28,12 +28,12 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True)
 class PodWithCard:
-    """A pod that holds a card.
+    """A pod that uses a card.
 
     Attributes:
-        pod: the pod.
-        priority: its priority.
-        stays: whether the pod cannot be evicted, because it is static or is already being deleted.
+        pod: the reference to the pod.
+        priority: the priority of the pod.
+        stays: whether the pod cannot be evicted. The reason is that it is static, unreadable, or already being deleted.
     """
 
     pod: PodRef
@@ -43,19 +43,20 @@ class PodWithCard:
 
 @dataclass(frozen=True)
 class RemediationNode:
-    """One node.
+    """The state of a node.
 
     Attributes:
-        cards: the cards in its inventory; None if they are unknown.
-        record: its record; None if it is unreadable.
-        holders: the pods that hold each card, by card.
-        unplaced: pods that hold unknown cards.
-        observed: cards that the kubelet or a process holds, according to the node agent; None if unknown.
-        ready: whether its kubelet is ready.
-        watched: whether its agent is ready, so that the cards are up to date.
+        cards: the cards in the inventory of the node; None if they are unknown.
+        record: the record of the node; None if it is unreadable.
+        holders: the pods that use each card, by card ID.
+        unplaced: the pods that use unknown cards.
+        observed: the cards that are allocated by the kubelet or used by a process, according to the node agent; None if
+            they are unknown.
+        ready: whether the kubelet of the node is ready.
+        watched: whether the node agent is ready. Otherwise, the data about cards may be out of date.
         unschedulable: whether the whole node is cordoned.
-        jobs: the existing Jobs that the record names, by name.
-        stages: the recorded results of its stages; None if they are unreadable.
+        jobs: the states of the Jobs in the record that exist, by Job name.
+        stages: the recorded results of the stages; None if they are unreadable.
     """
 
     name: str
@@ -89,6 +90,6 @@ class RemediationNode:
         return "InventoryUnknown" if self.cards is None else ""
 
     def is_free(self, card: str) -> bool:
-        """Return whether it is certain that a card is not in use."""
+        """Return whether a card is known not to be in use."""
         held = self.holders.get(card) or self.unplaced
         return not held and self.observed is not None and card not in self.observed

@@ -1,1 +1,1 @@
-"""A fake host, whose cards are files."""
+"""A fake host, on which the cards are simulated by files."""

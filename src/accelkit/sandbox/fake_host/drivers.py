@@ -1,4 +1,4 @@
-"""The files that vendors' drivers create for a fake card: in sysfs, in proc and as device nodes."""
+"""The files that vendors' drivers create for a fake card: files in sysfs and proc, and device nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DRIVER_ENTRIES = (
 
 
 def write_driver(host: HostFiles, card: FakeCard) -> None:
-    """Write the files that exist while the driver of a card is bound."""
+    """Write the files that exist while a driver is bound to a card."""
     _WRITERS[card.vendor](host, card)
 
 
@@ -85,7 +85,7 @@ def _write_xilinx(host: HostFiles, card: FakeCard) -> None:
 
 
 def _write_drm(host: HostFiles, card: FakeCard) -> None:
-    # DRM numbers the cards of all vendors together.
+    # DRM uses a single sequence of numbers for the cards of all vendors.
     folder = host.find_device_folder(card.bdf)
     for name, minor in (("card", card.order), ("renderD", _FIRST_RENDER + card.order)):
         entry = f"{name}{minor}"
@@ -95,7 +95,7 @@ def _write_drm(host: HostFiles, card: FakeCard) -> None:
 
 
 def write_kfd(host: HostFiles) -> None:
-    """Rewrite the topology of KFD, AMD's compute driver: a node for the processor, then a node for each card."""
+    """Rewrite the topology of AMD's compute driver (KFD): one node for the processor, followed by one for each card."""
     cards = [card for card in host.cards if card.vendor == "amd" and card.bdf not in host.without_driver]
     nodes = "sys/class/kfd/kfd/topology/nodes"
     shutil.rmtree(host.root / nodes, ignore_errors=True)
@@ -109,7 +109,7 @@ def write_kfd(host: HostFiles) -> None:
             "simd_count": 1216,
             "location_id": location,
             "domain": int(domain, 16),
-            # All cards of one model form one hive.
+            # All cards of one model form one XGMI hive.
             "hive_id": int(card.model.device, 16) if card.model.fabric else 0,
         }
         host.write(f"{nodes}/{here}/properties", _format_properties(properties))

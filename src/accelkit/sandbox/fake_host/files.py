@@ -1,4 +1,4 @@
-"""The folder tree of a fake host, to which the files of PCI devices and drivers are written."""
+"""The folder tree of a fake host, which contains the files of PCI devices and drivers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FakeCard", "HostFiles"]
 
 @dataclass(frozen=True, slots=True)
 class FakeCard:
-    """One card. `number` is its index among the vendor's cards, and `order` its index among all cards of the host."""
+    """One card. `number` is its index among the cards of its vendor, and `order` is its index among all cards."""
 
     vendor: str
     model: FakeModel
@@ -25,12 +25,13 @@ class FakeCard:
 
 
 class HostFiles:
-    """Writer of `sys`, `proc`, `dev` and `etc` below a root. Each call adds to the existing files.
+    """Writer of files in `sys`, `proc`, `dev` and `etc` below a root folder. Each call adds files.
 
     Args:
-        root: the root folder; created if missing.
+        root: the root folder, which is created if it does not exist.
         name: the name of the host, which determines its machine ID and serial numbers.
-        device_nodes: whether to create character devices, which requires root, instead of empty files.
+        device_nodes: whether to create character devices instead of empty files. Character devices require root
+            privileges.
     """
 
     def __init__(self, root: Path, *, name: str = "fake-host", device_nodes: bool = False) -> None:
@@ -43,17 +44,17 @@ class HostFiles:
         (root / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
 
     def find_device_folder(self, bdf: str) -> Path:
-        """Return a PCI device's folder."""
+        """Return the folder of a PCI device."""
         return (self.root / "sys/bus/pci/devices" / bdf).resolve()
 
     def write(self, path: str | Path, content: str) -> None:
-        """Write a file below the root, and append a newline."""
+        """Write a text and a newline to a file below the root folder."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content + "\n")
 
     def link(self, path: str, target: Path) -> None:
-        """Create a relative link below the root, like the links in sysfs."""
+        """Create a relative symbolic link below the root folder, like the links in sysfs."""
         place = self.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.is_symlink():
@@ -67,7 +68,7 @@ class HostFiles:
             return
         if self._device_nodes:
             os.mknod(path, stat.S_IFCHR, os.makedev(major, minor))
-            # mknod applies the umask, but all users must be able to open these nodes.
+            # mknod applies the umask, but all users must be able to open these device nodes.
             path.chmod(0o666)
         else:
             path.touch()

@@ -29,13 +29,13 @@ _AER_TOTALS = {"correctable": "COR", "nonfatal": "NONFATAL", "fatal": "FATAL"}
 
 
 class FakeHost(HostFiles):
-    """A host to which cards can be added, and whose cards can fail or be removed. See HostFiles for the arguments."""
+    """A host with cards that can be added, fail or be removed. See HostFiles for the arguments."""
 
     def add(self, vendor: str, count: int, model: str) -> Self:
         """Add cards of a vendor.
 
         Raises:
-            SandboxError: the vendor or model is unknown.
+            SandboxError: the vendor or the model is unknown.
         """
         known = find_model(vendor, model)
         for _ in range(count):
@@ -48,14 +48,14 @@ class FakeHost(HostFiles):
         return self
 
     def remove(self, bdf: str) -> None:
-        """Remove a card from the PCI bus, as after a hardware fault."""
+        """Remove a card from the PCI bus, like a hardware fault."""
         folder = self.find_device_folder(bdf)
         self.unbind(bdf)
         (self.root / "sys/bus/pci/devices" / bdf).unlink()
         shutil.rmtree(folder)
 
     def unbind(self, bdf: str) -> None:
-        """Unbind the driver of a card, and remove the driver's files."""
+        """Unbind the driver from a card, and remove the driver's files."""
         folder = self.find_device_folder(bdf)
         if (folder / "driver").exists():
             ((folder / "driver").resolve() / bdf).unlink()
@@ -70,7 +70,7 @@ class FakeHost(HostFiles):
         write_kfd(self)
 
     def bind(self, bdf: str) -> None:
-        """Bind the driver of a card and write the driver's files, as if its module had been loaded."""
+        """Bind the driver to a card and write the driver's files, as if the kernel module had been loaded."""
         (card,) = (each for each in self.cards if each.bdf == bdf)
         self.without_driver.discard(bdf)
         self._link_driver(card.model, bdf)
@@ -78,13 +78,13 @@ class FakeHost(HostFiles):
         write_kfd(self)
 
     def set_aer(self, bdf: str, kind: str, count: int) -> None:
-        """Set a card's counter of PCI errors of a `kind`: correctable, nonfatal or fatal."""
+        """Set a card's counter of PCI errors. `kind` is correctable, nonfatal or fatal."""
         (self.find_device_folder(bdf) / f"aer_dev_{kind}").write_text(
             f"RxErr {count}\nTOTAL_ERR_{_AER_TOTALS[kind]} {count}\n"
         )
 
     def _insert(self, model: FakeModel, order: int) -> str:
-        """Add a PCI device in the next free slot; return its address."""
+        """Add a PCI device to the next free slot; return its address."""
         switch, place = divmod(order, _CARDS_PER_SWITCH)
         complex_, port = divmod(switch, _SWITCHES_PER_COMPLEX)
         domain, complex_in_domain = divmod(complex_, _COMPLEXES_PER_DOMAIN)

@@ -1,4 +1,4 @@
-"""The models of cards that a fake host supports, with the data for the files in sysfs and of the drivers."""
+"""The card models that a fake host supports, with the data for the files in sysfs and the files of the drivers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """One model. Its PCI IDs have four hexadecimal digits.
+    """A card model. Its PCI IDs consist of four hexadecimal digits.
 
     Attributes:
-        pci_class: the PCI class, in six hexadecimal digits.
+        pci_class: the PCI class, as six hexadecimal digits.
         fabric: whether XGMI connects all cards of this model.
-        memory_file: whether a driver file contains the size of the memory; otherwise, the dmem controller reports it.
+        memory_file: whether a file of the driver contains the memory size. Otherwise, the dmem cgroup controller
+            reports it.
     """
 
     vendor: str
@@ -78,10 +79,10 @@ MODELS: Final[Mapping[str, Mapping[str, FakeModel]]] = {
 
 
 def find_model(vendor: str, name: str) -> FakeModel:
-    """Return a model by its vendor and its name.
+    """Return the model with this vendor and name.
 
     Raises:
-        SandboxError: the vendor or model is unknown.
+        SandboxError: the vendor or the model is unknown.
     """
     models = MODELS.get(vendor)
     if models is None:

@@ -1,7 +1,7 @@
-"""A simulated node, from its registration until it is stopped.
+"""A simulated node and its kubelet, from registration to shutdown.
 
-The node's root folder is its `/`. It contains the sockets, the logs of the pods and the list of cards. All other state
-of the kubelet is stored on the API server or in the checkpoint of the device manager.
+The root folder of the node is its `/`. It contains the sockets, the pod logs and the list of cards. The kubelet stores
+all other state on the API server or in the checkpoint of the device manager.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ async def run_node(
     admin_kubeconfig: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Run a node until cancelled. Then stop its processes, but keep its objects on the API server.
+    """Run a node until cancelled. Cancellation stops its processes, but does not delete its API objects.
 
     Args:
         spec: the node.
-        root: the folder that is the node's `/`; created if missing.
+        root: the folder that is the node's `/`. It is created if it does not exist.
         api: a client with all permissions.
-        image: the image whose containers run as processes; its tag is ignored.
-        plugin_grace_seconds: the time before a resource without a device plugin is removed; 300 in a real kubelet.
-        admin_kubeconfig: the kubeconfig that contains the API server's CA.
-        environ: the environment variables; a few of them are passed to the processes.
+        image: the image whose containers run as processes. The tag of the image is ignored.
+        plugin_grace_seconds: the time before a resource without a device plugin is removed. A real kubelet uses 300.
+        admin_kubeconfig: the kubeconfig file that contains the CA of the API server.
+        environ: the environment variables. A few of these variables are passed to the processes.
 
     Raises:
         SandboxError: the node cannot register, or cannot listen on its sockets.
     """
     changed = asyncio.Event()
-    # Seeded with the node's name, so that every run chooses the same among equal devices.
+    # The seed is the node's name, so that every run chooses the same devices among equal devices.
     chance = random.Random(spec.name)  # noqa: S311 - no secret
     manager = DeviceManager(clock=time.monotonic, grace_seconds=plugin_grace_seconds, chance=chance)
     node = NodeContext(

@@ -22,7 +22,7 @@ _VERSION = "v1.34.4"
 
 
 def build_node_labels(spec: NodeSpec) -> dict[str, str]:
-    """Return the labels with which a node registers. Labels of its specification take precedence."""
+    """Return the labels for the registration of a node. Labels in its specification take precedence."""
     arch = _read_architecture()
     labels = {
         "kubernetes.io/hostname": spec.name,
@@ -38,7 +38,7 @@ def build_node_labels(spec: NodeSpec) -> dict[str, str]:
 
 
 def build_node(spec: NodeSpec) -> dict[str, Any]:
-    """Return the Node object to create; its status is written afterwards."""
+    """Return the Node object to create. Its status is written in a separate request."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -50,8 +50,8 @@ def build_node(spec: NodeSpec) -> dict[str, Any]:
 class NodeStatusBuilder:
     """Builder of status patches that contain only the kubelet's keys.
 
-    A removed resource is written as 0 until a patch with it succeeds, and is omitted from later patches. Therefore, a
-    client can permanently delete the key from the node.
+    A removed resource is written as 0 until a patch that contains it succeeds. Later patches omit the resource, so that
+    a client can permanently delete its key from the node.
 
     Args:
         now: a function that returns the time in UTC, in whole seconds.
@@ -90,11 +90,11 @@ class NodeStatusBuilder:
         return {"status": status}
 
     def acknowledge(self, patch: Mapping[str, Any]) -> None:
-        """Record that a patch succeeded, so that the removed resources in it are not written again."""
+        """Record that a patch succeeded, so that later patches omit the removed resources."""
         self._removed -= patch["status"]["capacity"].keys()
 
     def _build_conditions(self) -> list[dict[str, str | datetime]]:
-        # The heartbeat time changes rarely, as in a real kubelet. An unchanged patch has no effect on the API server.
+        # As in a real kubelet, the heartbeat time rarely changes. An unchanged patch has no effect on the API server.
         if self._clock() - self._heartbeat[0] >= _HEARTBEAT_SECONDS:
             self._heartbeat = (self._clock(), self._now())
         good = {
@@ -115,7 +115,7 @@ def _format_numbers(numbers: Mapping[str, int]) -> dict[str, str]:
 
 
 def _build_node_info(spec: NodeSpec) -> dict[str, str]:
-    # Derived from the name, so that the identities are the same after a restart.
+    # Derive the identity from the name, so that it is the same after a restart.
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{spec.name}.simulated"))
     return {
         "architecture": _read_architecture(),

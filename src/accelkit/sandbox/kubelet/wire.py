@@ -1,4 +1,4 @@
-"""The fields of Kubernetes objects that the kubelet reads, in their JSON form; all other fields are ignored."""
+"""The fields of Kubernetes objects that the kubelet reads, in their JSON format. Other fields are ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Container", "EnvVar", "HttpGet", "Pod", "PodMeta", "PodSpec", "PodSt
 
 
 class PodMeta(ObjectMeta, kw_only=True, rename="camel"):
-    """The metadata of a pod, with the fields about its deletion."""
+    """The metadata of a pod, including the fields for its deletion."""
 
 
 class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -24,13 +24,13 @@ class FieldRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EnvVarSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The source of a variable's value; only `field_ref` is supported."""
+    """The source of the value of an environment variable. Only `field_ref` is supported."""
 
     field_ref: FieldRef | None = None
 
 
 class EnvVar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A variable of a container's environment."""
+    """An environment variable of a container."""
 
     name: str
     value: str = ""
@@ -38,7 +38,7 @@ class EnvVar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HttpGet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An HTTP probe; `port` may be the name of a container's port."""
+    """An HTTP probe. `port` may be the name of a container port."""
 
     port: int | str
     path: str = "/"
@@ -58,14 +58,14 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ContainerPort(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A named port."""
+    """A container port with a name."""
 
     container_port: int
     name: str = ""
 
 
 class VolumeMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The mount of a volume in a container."""
+    """A mount of a volume in a container."""
 
     name: str
     mount_path: str
@@ -79,7 +79,7 @@ class ResourceRequirements(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A container; an init container with `restart_policy` Always is a sidecar."""
+    """A container. An init container with the `restart_policy` Always is a sidecar."""
 
     name: str
     image: str = ""
@@ -101,39 +101,39 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HostPath(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A path on the node, with its required type; an empty type allows any."""
+    """A path on the node, with its required type. An empty type allows all types."""
 
     path: str
     type: str = ""
 
 
 class EmptyDir(msgspec.Struct, frozen=True):
-    """A folder that exists as long as its pod; its medium and size are ignored."""
+    """A folder that exists as long as its pod. The medium and the size limit are ignored."""
 
 
 class TokenSource(msgspec.Struct, frozen=True):
-    """A token of the pod's service account; its path is always `token`."""
+    """A token for the pod's service account. Its path is always `token`."""
 
 
 class ProjectedSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One source of a projected volume; a source with a token marks the volume of a service account."""
+    """One source of a projected volume. A source with a token identifies the volume of a service account."""
 
     service_account_token: TokenSource | None = None
 
 
 class Projected(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume with several sources."""
+    """A projected volume, which has several sources."""
 
     sources: list[ProjectedSource] = []
 
     @property
     def account(self) -> bool:
-        """Whether this is the volume of the service account, with the token, the CA and the namespace."""
+        """Whether this is the service account volume, which contains the token, the CA and the namespace."""
         return any(source.service_account_token is not None for source in self.sources)
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A volume. If none of the optional fields is set, its kind is not supported."""
+    """A volume. If no optional field is set, the volume type is not supported."""
 
     name: str
     host_path: HostPath | None = None

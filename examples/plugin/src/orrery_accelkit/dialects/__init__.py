@@ -1,3 +1,3 @@
-"""The dialects of Orrery, one YAML file for each."""
+"""The dialects of Orrery, with one YAML file for each dialect."""
 
 ACCELKIT_INTERFACE = 1

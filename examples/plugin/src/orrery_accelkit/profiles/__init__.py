@@ -1,3 +1,3 @@
-"""The profiles of Orrery, one YAML file for each."""
+"""The profiles of Orrery, with one YAML file for each profile."""
 
 ACCELKIT_INTERFACE = 1

@@ -1,9 +1,9 @@
-"""The state that the kubelet preserves across restarts: the devices of each container, and its registered resources.
+"""The state that the kubelet preserves across restarts: the devices of each container, and the registered resources.
 
 After a restart, a resource has no plugin, so its devices cannot be allocated until the plugin registers again. If the
-plugin does not register within the grace period, the resource is removed. Running pods keep their devices. The file has
-the path and format of the real kubelet's checkpoint, because other programs read it. It has no checksum, because the
-checksum depends on Go's formatting.
+plugin does not register within the grace period, the resource is removed. The devices of running pods remain allocated.
+The file has the same path and format as the checkpoint of a real kubelet, because other programs read it. It does not
+contain a checksum, because the checksum depends on Go's formatting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CHECKPOINT_NAME", "load_checkpoint", "save_checkpoint"]
 
 CHECKPOINT_NAME = "kubelet_internal_checkpoint"
 
-# The NUMA node of devices for which the plugin does not report a NUMA node.
+# The NUMA node of a device if its plugin does not report a NUMA node.
 _NO_NUMA = -1
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def save_checkpoint(path: Path, manager: DeviceManager) -> None:
 
 
 def load_checkpoint(path: Path, manager: DeviceManager) -> None:
-    """Restore the manager's state. If the file is missing or invalid, it starts empty, like a real kubelet."""
+    """Restore the state of the manager. If the file is missing or invalid, the state is empty, as in a real kubelet."""
     try:
         data = msgspec.json.decode(path.read_bytes(), type=_Checkpoint).data
         entries = [(entry, pb.ContainerAllocateResponse.FromString(entry.response)) for entry in data.entries or ()]

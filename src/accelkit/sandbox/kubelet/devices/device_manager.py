@@ -1,16 +1,16 @@
-"""The kubelet's device manager, without its sockets: the allocation of devices to containers.
+"""The kubelet's device manager, which allocates devices to containers. Other modules implement its sockets.
 
-Device plugins cannot distinguish its behaviour from that of the real one:
+For device plugins, it behaves like the device manager of a real kubelet:
 
-* The containers after an init container that is not a sidecar reuse its devices first, until an app container or a
-  sidecar gets them. Only the pod of the last allocation has reusable devices.
-* The manager then chooses free devices that the plugin prefers, then any free devices. The real manager chooses among
-  equal devices in the order of a Go map. This manager uses the injected random number generator.
-* After a plugin disconnects, its devices remain in the capacity but are unhealthy, so they cannot be allocated. After
-  the grace period, the resource is removed, and is reported as removed exactly once.
+* Containers first reuse the devices of earlier init containers that are not sidecars. A device can be reused until it
+  is allocated to an app container or a sidecar. Only the pod of the latest allocation has reusable devices.
+* The manager then chooses the free devices that the plugin prefers, and then any other free devices. The real manager
+  chooses among equal devices in the order of a Go map. This manager uses the given random number generator.
+* After a plugin disconnects, its devices remain part of the capacity. They are unhealthy, so they cannot be allocated.
+  After the grace period, the manager removes the resource, and reports the removal exactly once.
 
 There is one difference: a container fails if it requests an extended resource without a registered plugin. The real
-manager admits the container without devices if the node's status does not contain the resource.
+manager starts the container without devices if the node's status does not contain the resource.
 
 The caller must ensure that only one allocation runs at a time.
 """
@@ -38,7 +38,7 @@ __all__ = ["DeviceAllocation", "DeviceManager"]
 
 @dataclass(frozen=True)
 class DeviceAllocation:
-    """The devices of one resource that a container holds, and the plugin's response to their allocation."""
+    """The devices of one resource that are allocated to a container, and the plugin's response to the allocation."""
 
     device_ids: frozenset[str]
     response: AllocateResponse
@@ -70,11 +70,11 @@ class DeviceManager:
         self._unhealthy: dict[str, set[str]] = {}
         self._allocated: dict[str, set[str]] = {}
         self._allocations: dict[str, dict[str, dict[str, DeviceAllocation]]] = {}
-        # The UID of the pod of the last allocation, and the reusable devices of its init containers by resource.
+        # The UID of the pod with the latest allocation, and the reusable devices of its init containers, by resource.
         self._reusable: tuple[str | None, dict[str, set[str]]] = (None, {})
 
     def connect_plugin(self, resource: str, options: PluginOptions, calls: PluginCalls) -> None:
-        """Add a registered plugin. The devices of the previous plugin remain until the new plugin lists its devices."""
+        """Add a registered plugin. The devices of the previous plugin remain until the new plugin sends its list."""
         self._endpoints[resource] = _Endpoint(options, calls)
 
     def update_devices(self, resource: str, devices: Iterable[PluginDevice]) -> None:
@@ -95,7 +95,7 @@ class DeviceManager:
         endpoint.stopped_at = self._clock()
 
     def collect_resources(self) -> NodeResources:
-        """Remove the resources whose grace period has ended; return the numbers for the node's status."""
+        """Remove the resources whose grace period has expired; return the device counts for the node's status."""
         removed = frozenset(
             resource for resource in self._healthy.keys() | self._unhealthy.keys() if self._is_expired(resource)
         )
@@ -110,14 +110,15 @@ class DeviceManager:
         return NodeResources(capacity=capacity, allocatable=allocatable, removed=removed)
 
     def find_next_expiry(self) -> float | None:
-        """Return the time when `collect_resources` will remove the next resource; None if all plugins are connected."""
+        """Return the time at which `collect_resources` removes the next resource; None if all plugins are connected."""
         stops = [endpoint.stopped_at for endpoint in self._endpoints.values() if endpoint.stopped_at is not None]
         return min(stops) + self._grace_seconds if stops else None
 
     async def allocate(self, pod_uid: str, container: DeviceRequest) -> None:
-        """Allocate the devices of a container. Call this for the containers of a pod in the order of their start.
+        """Allocate the devices of a container. Call this method for the containers of a pod in their start order.
 
-        A container that already has devices keeps them. A failed call does not change this container's devices.
+        If devices are already allocated to the container, the allocation does not change. A failed call does not change
+        the allocation either.
 
         Raises:
             DevicePluginError: the allocation failed, with the real kubelet's message.
@@ -141,14 +142,14 @@ class DeviceManager:
                 pool -= allocation.device_ids
 
     async def pre_start(self, pod_uid: str, container: str) -> None:
-        """Call PreStartContainer of the plugins that require it, before a container starts."""
+        """Call PreStartContainer on the plugins that require this call, before a container starts."""
         for resource, allocation in sorted(self.find_allocations(pod_uid, container).items()):
             endpoint = self._endpoints.get(resource)
             if endpoint is not None and endpoint.options.pre_start:
                 await _require_calls(resource, endpoint).pre_start(sorted(allocation.device_ids))
 
     def release(self, pod_uid: str) -> None:
-        """Free the devices of a pod."""
+        """Release the devices of a pod."""
         self._allocations.pop(pod_uid, None)
         self._recompute()
 
@@ -158,12 +159,12 @@ class DeviceManager:
         self._recompute()
 
     def restore_resource(self, resource: str) -> None:
-        """Restore a resource after a restart, without devices until its plugin registers within the grace period."""
+        """Restore a resource after a restart. It has no devices until its plugin registers."""
         self._healthy[resource], self._unhealthy[resource] = set(), set()
         self._endpoints[resource] = _Endpoint(PluginOptions(), None, stopped_at=self._clock())
 
     def list_allocations(self) -> list[tuple[str, str, str, DeviceAllocation]]:
-        """Return all allocations, as pod UID, container, resource and devices."""
+        """Return all allocations, as tuples of pod UID, container, resource and devices."""
         return [
             (pod_uid, container, resource, allocation)
             for pod_uid, containers in self._allocations.items()
@@ -176,11 +177,11 @@ class DeviceManager:
         return self._allocations.get(pod_uid, {}).get(container, {})
 
     def list_holders(self) -> frozenset[str]:
-        """Return the UIDs of the pods that hold devices."""
+        """Return the UIDs of the pods that have allocated devices."""
         return frozenset(self._allocations)
 
     def find_device(self, resource: str, device_id: str) -> PluginDevice | None:
-        """Return a device from the plugin's last list, or None."""
+        """Return a device from the latest list of its plugin; None if the list does not contain it."""
         return self._devices.get(resource, {}).get(device_id)
 
     def list_healthy_devices(self) -> dict[str, list[PluginDevice]]:
@@ -252,7 +253,7 @@ class DeviceManager:
         return set(preferred)
 
     def _draw(self, pool: set[str], number: int) -> set[str]:
-        # Sorted, so that the choice depends only on the seed and not on the order of the set.
+        # Sort the IDs, so that the choice depends only on the seed and not on the order of the set.
         return set(self._chance.sample(sorted(pool), min(number, len(pool))))
 
     def _is_known(self, resource: str) -> bool:

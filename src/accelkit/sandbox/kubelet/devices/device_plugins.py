@@ -1,12 +1,12 @@
-"""The kubelet's side of the device plugin API: the registration service, and the stream of each plugin's devices.
+"""The kubelet's part of the device plugin API: the registration service, and the device stream of each plugin.
 
-Like the real kubelet, the server removes the sockets in its folder when it starts, and plugins must detect the removal.
-It connects to a plugin during the plugin's Register call. It accepts messages up to gRPC's default limit of 4,194,304
-bytes, and disconnects a plugin that sends a larger message.
+Like a real kubelet, the server removes the sockets in its folder when it starts, and plugins must detect the removal.
+The server connects to a plugin during the plugin's Register call. It accepts messages up to gRPC's default limit of
+4,194,304 bytes, and disconnects a plugin that sends a larger message.
 
-When a plugin's stream ends after a newer registration of the same resource, the newer registration is also removed,
-because the real kubelet finds the client by resource when a stream ends. Therefore, a plugin that registers again must
-close its earlier stream first, or register a second time.
+If a plugin's stream ends after a newer registration of the same resource, the newer registration is also removed. The
+reason is that a real kubelet finds the client by resource when a stream ends. Therefore, a plugin that registers again
+must close its earlier stream first, or register a second time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PluginServer:
     Args:
         folder: the node's `var/lib/kubelet/device-plugins`.
         manager: the device manager, which receives the plugins and their devices.
-        on_change: a callback in the event loop, called when the node's resources may have changed.
+        on_change: a callback that is called in the event loop when the node's resources may have changed.
     """
 
     def __init__(self, folder: Path, manager: DeviceManager, *, on_change: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class PluginServer:
         self._streams: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Remove old sockets from the folder, and listen on `kubelet.sock`."""
+        """Remove existing sockets from the folder, and listen on `kubelet.sock`."""
         socket = self._folder / _SOCKET
         check_socket_path(socket)
         self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class PluginServer:
         await asyncio.gather(*self._streams, return_exceptions=True)
 
     async def register(self, request: pb.RegisterRequest) -> None:
-        """Connect to the plugin that sent the request, and follow its list of devices.
+        """Connect to the plugin that sent the request, and process its device lists.
 
         Raises:
             DevicePluginError: the request is invalid, or the plugin does not respond on its socket.
@@ -111,7 +111,7 @@ class PluginServer:
                 self._on_change()
         except DevicePluginError as exc:
             log.warning("plugin stream ended resource=%s reason=%s", resource, exc)
-            # The current connection may be newer than the one that ended: see the module docstring.
+            # The current connection may be newer than the connection that was closed. See the module docstring.
             current = self._current.pop(resource, None)
             if current is not None:
                 await current.close()

@@ -1,6 +1,6 @@
 """The data types of the device manager, without I/O.
 
-`PluginCalls` is the interface of a connected plugin. The gRPC connection and the tests implement it.
+`PluginCalls` is the interface to a connected plugin. The gRPC connection and the tests implement this interface.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _QUOTA_PREFIX = "requests."
 
 
 class ContainerKind(StrEnum):
-    """The kind of a container, which determines how long it holds its devices."""
+    """The kind of a container, which determines how long its devices remain allocated."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -43,7 +43,7 @@ class ContainerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginDevice:
-    """A device from a plugin's list, with its NUMA nodes in `numa`, if the plugin reports any."""
+    """A device from the list of a plugin. `numa` contains its NUMA nodes, if the plugin reports them."""
 
     id: str
     healthy: bool = True
@@ -60,7 +60,7 @@ class PluginOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceRequest:
-    """The request of one container; `limits` contains the number of devices by resource."""
+    """The request of one container. `limits` contains the number of devices of each resource."""
 
     name: str
     kind: ContainerKind
@@ -76,7 +76,7 @@ class PluginMount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin's response to Allocate for one container; `devices` contains host paths."""
+    """A plugin's response to Allocate for one container. `devices` contains paths on the host."""
 
     environment: dict[str, str] = {}
     devices: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class AllocateResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResources:
-    """Numbers of devices for the node's status; `removed` lists the resources removed since the previous call."""
+    """Device counts for the node's status. `removed` contains the resources removed since the previous call."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
@@ -98,10 +98,10 @@ class PluginCalls(Protocol):
     """The calls to one connected plugin. Each call raises DevicePluginError on failure."""
 
     async def prefer(self, *, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """Call GetPreferredAllocation; return the preferred device IDs, which are only a hint."""
+        """Call GetPreferredAllocation; return the preferred device IDs, which are not binding."""
 
     async def allocate(self, device_ids: Sequence[str]) -> AllocateResponse:
-        """Call Allocate; return the settings of a container with these devices."""
+        """Call Allocate; return the settings for a container that uses these devices."""
 
     async def pre_start(self, device_ids: Sequence[str]) -> None:
         """Call PreStartContainer before a container starts."""

@@ -1,4 +1,4 @@
-"""A connection to a device plugin with the v1beta1 API, which reports failures as DevicePluginError."""
+"""A connection to a device plugin through the v1beta1 API. Failures are raised as DevicePluginError."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Answer = TypeVar("Answer")
 
 _HEALTHY = "Healthy"
 _CONNECT_SECONDS = 10.0
-# A timeout for Allocate and GetPreferredAllocation. The real kubelet has none, but a hanging plugin must not block the
-# sandbox.
+# The timeout of Allocate and GetPreferredAllocation. A real kubelet has no timeout, but a plugin that hangs must not
+# block the sandbox.
 _ALLOCATE_SECONDS = 60.0
 _PREFERRED_SECONDS = 30.0
 _PRE_START_SECONDS = 30.0
 
 
 class PluginConnection:
-    """A channel to a plugin's socket, with gRPC's default limit of 4,194,304 bytes for received messages."""
+    """A gRPC channel to the socket of a plugin, with the default limit of 4,194,304 bytes for received messages."""
 
     def __init__(self, resource: str, socket: Path) -> None:
         self.resource = resource
         self._socket = socket
-        # gRPC servers in Go refuse a path as the authority.
+        # gRPC servers in Go reject a path as the authority.
         options = [("grpc.default_authority", "localhost")]
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=options)
         self._plugin = DevicePluginStub(self._channel)
@@ -86,7 +86,7 @@ class PluginConnection:
 
 
 def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
-    """Convert a plugin's response for one container from its protobuf message."""
+    """Convert a plugin's response for one container from the protobuf message."""
     return AllocateResponse(
         environment=dict(response.envs),
         devices=tuple(device.host_path for device in response.devices),
@@ -100,7 +100,7 @@ def read_response(response: pb.ContainerAllocateResponse) -> AllocateResponse:
 
 
 def build_response(response: AllocateResponse) -> pb.ContainerAllocateResponse:
-    """Convert a response to the protobuf message that the kubelet's checkpoint contains."""
+    """Convert a response to the protobuf message that is stored in the kubelet's checkpoint."""
     return pb.ContainerAllocateResponse(
         envs=response.environment,
         devices=[pb.DeviceSpec(host_path=path, container_path=path) for path in response.devices],
@@ -126,6 +126,6 @@ async def _await_answer(call: Awaitable[Answer]) -> Answer:
 
 
 def _convert_error(exc: grpc.aio.AioRpcError) -> DevicePluginError:
-    # Formatted like errors of Go's gRPC, because users search for these messages.
+    # Use the format of errors from Go's gRPC, because users search for these messages.
     code = exc.code().name.title().replace("_", "").replace("Cancelled", "Canceled")
     return DevicePluginError(f"rpc error: code = {code} desc = {exc.details()}")

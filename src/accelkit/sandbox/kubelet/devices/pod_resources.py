@@ -1,7 +1,7 @@
-"""The kubelet's pod resources API: the devices that each container holds.
+"""The kubelet's pod resources API, which lists the devices of each container.
 
 Like the real API, it returns one entry for each device and NUMA node, never several devices in one entry. It omits init
-containers that are not sidecars, and pods that have ended.
+containers that are not sidecars, and pods that have terminated.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STOP_SECONDS = 1.0
 
 
 class PodResourcesServer:
-    """The service of one node.
+    """The pod resources service of one node.
 
     Args:
         folder: the node's `var/lib/kubelet/pod-resources`.
         manager: the device manager.
-        active_pods: a function that returns the node's pods that have not ended.
+        active_pods: a function that returns the node's pods that have not terminated.
     """
 
     def __init__(self, folder: Path, manager: DeviceManager, *, active_pods: Callable[[], Iterable[Pod]]) -> None:

@@ -1,1 +1,1 @@
-"""The simulated kubelet's pods and containers."""
+"""The pods and containers of the simulated kubelet."""

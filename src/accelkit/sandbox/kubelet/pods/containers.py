@@ -1,4 +1,4 @@
-"""A container of a pod: either simulated, or a process that is restarted according to the pod's restart policy."""
+"""A container in a pod. It is simulated, or it is a process that is restarted according to the pod's restart policy."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 _BACK_OFF = BackOff(1.0, 30.0)
 _RETRY_SECONDS = 5.0
-# If a container ran for at least this time, its back-off starts again at the shortest value.
+# If a container has run for at least this time, its back-off delay is reset to the shortest value.
 _HEALTHY_SECONDS = 600.0
-# The maximum size of a termination message, and of the end of a log that replaces a missing message.
+# The maximum size of a termination message. If the message is missing, the end of the log replaces it, up to this size.
 _MESSAGE_BYTES = 4096
 _LOG_BYTES = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """The context that all pods of a node share.
+    """The settings that all pods of a node share.
 
     Attributes:
         root: the folder that is the node's `/`.
-        image: the image whose containers run as processes; its tag is ignored.
-        authority: the API server's CA certificates in PEM.
-        now: a function that returns the time in UTC, in whole seconds as in Kubernetes objects.
+        image: the image whose containers run as processes. The tag of the image is ignored.
+        authority: the CA certificates of the API server, in PEM format.
+        now: a function that returns the current time in UTC, in whole seconds as in Kubernetes objects.
     """
 
     name: str
@@ -55,13 +55,13 @@ class NodeContext:
     now: Callable[[], datetime]
 
     def runs_here(self, container: Container) -> bool:
-        """Return whether the container runs as a process; otherwise, it is simulated."""
+        """Return whether the container runs as a process. Otherwise, it is simulated."""
         return strip_tag(container.image) == strip_tag(self.image)
 
 
 @dataclass(kw_only=True)
 class PodContext:
-    """The context that the containers of a pod share; `grace_seconds` is the grace period of their processes."""
+    """The settings that all containers of a pod share. `grace_seconds` is the grace period of their processes."""
 
     pod: Pod
     volumes: PodVolumes
@@ -70,7 +70,7 @@ class PodContext:
 
 
 class ContainerRunner:
-    """Runner of one container, with its current `state`.
+    """Runner of one container. `state` is the current state of the container.
 
     Args:
         policy: the restart policy: Always, OnFailure or Never.
@@ -86,7 +86,7 @@ class ContainerRunner:
         self._message: Path | None = None
 
     async def run(self) -> int:
-        """Run the container and restart it by its policy; return the last exit code. Cancellation stops its process."""
+        """Run and restart the container by its policy; return the last exit code. Cancellation stops the process."""
         failures = 0
         while True:
             started = time.monotonic()
@@ -101,7 +101,7 @@ class ContainerRunner:
             self.state.restarts += 1
 
     async def complete(self) -> int:
-        """Run an init container that is not a sidecar. A simulated one succeeds at once."""
+        """Run an init container that is not a sidecar. A simulated init container succeeds immediately."""
         if self._node.runs_here(self._container):
             return await self.run()
         await self._prepare()
@@ -112,7 +112,7 @@ class ContainerRunner:
         await self._prepare()
         if not self._node.runs_here(self._container):
             self._started(ready=True)
-            # Wait forever: this task is cancelled when the pod ends.
+            # Wait until this task is cancelled, when the pod terminates.
             await asyncio.Event().wait()
         process = await self._start()
         self._started(ready=self._container.readiness_probe is None)
@@ -177,7 +177,7 @@ class ContainerRunner:
         return folder / f"{self._container.name}.log"
 
     def _read_termination_message(self, code: int) -> str:
-        """Return the termination message of the process, truncated as by a real kubelet."""
+        """Return the termination message of the process, truncated as in a real kubelet."""
         message = _read_end(self._message, _MESSAGE_BYTES) if self._message is not None else ""
         if not message and code and self._container.termination_message_policy == "FallbackToLogsOnError":
             return _read_end(self._name_log(), _LOG_BYTES)

@@ -1,4 +1,4 @@
-"""A pod's access to the API server: the files of its service account, and the variables with the server's address.
+"""A pod's access to the API server: the files of its service account, and environment variables with the address.
 
 The token is bound to the pod and renewed while the pod runs.
 """
@@ -45,8 +45,8 @@ class PodCredentials:
     Args:
         api: a client that may request tokens.
         pod: the pod to which the token is bound.
-        folder: the folder of the volume; created with access for its owner only.
-        authority: the API server's CA certificates in PEM.
+        folder: the folder of the volume. It is created with access for only its owner.
+        authority: the CA certificates of the API server, in PEM format.
     """
 
     def __init__(self, api: ApiClient, pod: Pod, *, folder: Path, authority: bytes) -> None:
@@ -69,7 +69,7 @@ class PodCredentials:
         self._replace(self._folder / "namespace", self._pod.metadata.namespace.encode())
 
     async def keep_fresh(self) -> None:
-        """Renew the token after 80 % of its lifetime, until cancelled."""
+        """Renew each token after 80 % of its lifetime, until cancelled."""
         delay = _REFRESH_SECONDS
         while True:
             await asyncio.sleep(delay)
@@ -95,7 +95,7 @@ class PodCredentials:
         return msgspec.json.decode(answer, type=_TokenRequest).status.token
 
     def _replace(self, path: Path, content: bytes) -> None:
-        # Written to a temporary file and renamed, because the process may read the file at any time.
+        # Write a temporary file and rename it, because the process may read the file at any time.
         temporary = path.with_suffix(".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -104,7 +104,7 @@ class PodCredentials:
 
 
 def build_api_environment(api: ApiClient) -> dict[str, str]:
-    """Return the environment variables with the API server's address, as in every pod."""
+    """Return the environment variables with the address of the API server, which every pod has."""
     server = urlsplit(api.server)
     return {
         "KUBERNETES_SERVICE_HOST": server.hostname or "",
@@ -113,10 +113,10 @@ def build_api_environment(api: ApiClient) -> dict[str, str]:
 
 
 def read_certificate_authority(kubeconfig: Path) -> bytes:
-    """Return the CA certificates of a kubeconfig's first cluster, in PEM; empty if the cluster has none.
+    """Return the CA certificates of the first cluster in a kubeconfig file, in PEM format; empty if it has none.
 
     Raises:
-        SandboxError: the kubeconfig cannot be read or is invalid.
+        SandboxError: the kubeconfig file cannot be read or is invalid.
     """
     try:
         document: Any = load_yaml(kubeconfig.read_text())

@@ -29,7 +29,7 @@ _TOO_MANY = 429
 
 @dataclass(kw_only=True)
 class ContainerState:
-    """The state of one container. Its times are None before the container starts or terminates."""
+    """The state of one container. `started_at` and `finished_at` are None until the container starts and terminates."""
 
     state: Literal["waiting", "running", "terminated"] = "waiting"
     reason: str = "PodInitializing"
@@ -53,7 +53,7 @@ class ContainerState:
         self.message = message
 
     def wait(self, reason: str, message: str) -> None:
-        """Mark the container as waiting for its start or restart."""
+        """Mark the container as waiting to be started or restarted."""
         if self.state == "terminated":
             self.last = self.encode(container_id="")
         self.state, self.reason, self.message, self.ready = "waiting", reason, message, False
@@ -73,7 +73,7 @@ class ContainerState:
 
 
 class Conditions:
-    """The conditions of a pod, each with the time of its last change."""
+    """The conditions of a pod, with the time of the last change of each condition."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -126,15 +126,15 @@ def build_pod_status(
 
 
 def build_failed_status(message: str, *, now: datetime) -> dict[str, Any]:
-    """Return the status of a pod that the kubelet does not admit."""
+    """Return the status of a pod that the kubelet has not admitted."""
     return {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message, "startTime": now}
 
 
 async def write_status(
     api: ApiClient, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str] | None = None
 ) -> None:
-    """Write the status and annotations of a pod; retry until the API server accepts or refuses them."""
-    # With the UID, the API server refuses the patch if a newer pod has the same name.
+    """Write the status and annotations of a pod; retry until the API server accepts or rejects the request."""
+    # Because of the UID, the API server rejects the patch if a newer pod has the same name.
     metadata: dict[str, Any] = {"uid": pod.metadata.uid}
     if annotations:
         metadata["annotations"] = annotations
@@ -163,12 +163,12 @@ def _build_statuses(
 
 
 def _build_container_status(pod: Pod, container: Container, state: ContainerState) -> dict[str, Any]:
-    # Container runtimes use IDs of 64 hexadecimal digits, and programs that parse cgroup names expect this format.
+    # Container runtimes use IDs with 64 hexadecimal digits, and programs that parse cgroup names expect this format.
     run = f"{pod.metadata.uid}/{container.name}/{state.restarts}"
     identity = f"simulated://{hashlib.sha256(run.encode()).hexdigest()}"
     running = state.state == "running"
     plain_init = container in pod.spec.init_containers and not container.sidecar
-    # The API server accepts in-place changes of a pod's CPU and memory only if its node reports these.
+    # The API server accepts in-place changes of a pod's CPU and memory only if the pod's status contains the resources.
     resources = {"resources": msgspec.to_builtins(container.resources)} if running else {}
     return {
         **resources,

@@ -1,7 +1,7 @@
-"""An admitted pod: it starts the containers in order, and publishes the pod's status until the pod ends.
+"""Worker for an admitted pod. It starts the containers in order, and writes the status until the pod terminates.
 
-A pod ends when its containers terminate, when it is deleted, when another client sets its final phase, or when a client
-sets the exit annotation. The processes are stopped before the pod's status changes.
+A pod terminates when its containers terminate, when it is deleted, when another client sets its final phase, or when a
+client sets the exit annotation. The processes are stopped before the pod's status changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SETTLE_SECONDS = 0.02
 
 
 class Ending(Enum):
-    """The reason why a pod ends before its containers terminate."""
+    """The reason why a pod is terminated before its containers exit."""
 
     EXIT = auto()
     TERMINAL = auto()
@@ -42,14 +42,14 @@ class Ending(Enum):
 
 
 class PodWorker:
-    """Worker of one pod, whose devices are already allocated."""
+    """Worker for one pod. The devices of the pod are already allocated."""
 
     def __init__(self, node: NodeContext, pod: Pod) -> None:
         self._node = node
         self._changed = asyncio.Event()
         self._ending: Ending | None = None
         self._end = asyncio.Event()
-        # A new pod is Pending. After a restart of the kubelet, a pod may have another phase.
+        # A new pod is Pending. After a restart of the kubelet, a pod may have a different phase.
         self._phase = "Running" if pod.status.phase == "Running" else "Pending"
         self._containers = encode_containers(node, pod)
         self._start_time = pod.status.start_time or node.now()
@@ -67,13 +67,14 @@ class PodWorker:
 
     @property
     def pod(self) -> Pod:
-        """The pod as last received from the API server."""
+        """The latest version of the pod from the API server."""
         return self._context.pod
 
     def update(self, pod: Pod) -> None:
-        """Update the pod to a newer state, which may end it."""
+        """Process a newer version of the pod, and terminate the pod if necessary."""
         self._context.pod = pod
-        # The status may need a correction, because the node controller marks pods of a silent node as not ready.
+        # The status may need a correction, because the node controller marks the pods of an unresponsive node as not
+        # ready.
         self._changed.set()
         if pod.terminal:
             self.end(Ending.TERMINAL)
@@ -84,17 +85,17 @@ class PodWorker:
             self.end(Ending.EXIT)
 
     def mark_vanished(self) -> None:
-        """End the pod because it no longer exists on the API server."""
+        """Terminate the pod, because it no longer exists on the API server."""
         self._context.grace_seconds = _VANISHED_GRACE_SECONDS
         self.end(Ending.VANISHED)
 
     def end(self, ending: Ending) -> None:
-        """End the pod; only the first reason counts."""
+        """Terminate the pod. If the method is called several times, only the first reason is used."""
         self._ending = self._ending or ending
         self._end.set()
 
     async def run(self) -> None:
-        """Run the pod to its end. Cancellation stops the processes without changing the pod's status."""
+        """Run the pod until it terminates. Cancellation stops the processes without changing the pod's status."""
         try:
             async with asyncio.TaskGroup() as group:
                 publishing = group.create_task(self._publish(), name=f"status {self.pod.path}")
@@ -175,7 +176,7 @@ class PodWorker:
         for name, state in self._states().items():
             if state.state != "terminated" or (by_exit and name in self._apps):
                 state.end(self._node.now(), code if name in self._apps else 0)
-        # A sidecar is stopped with its pod, so its exit code does not count.
+        # A sidecar is stopped together with its pod, so its exit code is ignored.
         sidecars = {each.name for each in self.pod.spec.init_containers if each.sidecar}
         failed = any(state.exit_code for name, state in self._states().items() if name not in sidecars)
         self._phase = "Failed" if failed else "Succeeded"
@@ -195,13 +196,13 @@ class PodWorker:
 
 
 def _has_conditions(pod: Pod, status: Mapping[str, Any]) -> bool:
-    """Return whether the pod, as last received, has the conditions in this status."""
+    """Return whether the latest version of the pod from the API server has the conditions in this status."""
     current = {each.type: each.status for each in pod.status.conditions}
     return all(current.get(each["type"]) == each["status"] for each in status["conditions"])
 
 
 def encode_containers(node: NodeContext, pod: Pod) -> str:
-    """Return the device plugins' allocations for each container, as JSON for users and tests."""
+    """Return the device plugins' allocations for each container as JSON, which users and tests can read."""
     containers = {}
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         allocations = node.manager.find_allocations(pod.metadata.uid, container.name)

@@ -1,8 +1,8 @@
-"""The pods that are bound to one node. They are admitted one at a time, and their devices are freed when they end.
+"""The pods that are bound to one node. They are admitted one at a time. Pods that terminate release their devices.
 
-Pods are admitted in the order of their arrival. Pods of the same list response are ordered by age, then by name. If a
-pod's devices cannot be allocated, the pod fails with the reason and message of the real kubelet. CPU and memory are not
-checked.
+Pods are admitted in order of arrival. Pods from the same list response are ordered by age, then by name. If the devices
+of a pod cannot be allocated, the pod fails with the same reason and message as in a real kubelet. CPU and memory are
+not checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pods:
     """All pods of a node.
 
     Args:
-        node: the context that the pods share.
+        node: the settings that the pods share.
         checkpoint: the file that preserves allocations across restarts.
     """
 
@@ -42,14 +42,15 @@ class Pods:
         self._checkpoint = checkpoint
         self._known: dict[str, Pod] = {}
         self._workers: dict[str, PodWorker] = {}
-        # UIDs of pods that have ended on this node; the API server may not have their final state yet.
+        # UIDs of pods that have terminated on this node. Their final state may not have been written to the API server
+        # yet.
         self._ended: set[str] = set()
         self._arrivals: asyncio.Queue[str] = asyncio.Queue()
         self._deletions: set[str] = set()
         self._group = asyncio.TaskGroup()
 
     def list_active(self) -> list[Pod]:
-        """Return the pods that have not ended, by namespace and name."""
+        """Return the pods that have not terminated, sorted by namespace and name."""
         pods = [pod for uid, pod in self._known.items() if not pod.terminal and uid not in self._ended]
         return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
@@ -132,7 +133,7 @@ class Pods:
         return True
 
     def _start(self, uid: str) -> None:
-        # The pod may have been deleted during its admission.
+        # The pod may have been deleted during admission.
         pod = self._known.get(uid)
         if pod is None or pod.terminal:
             self._free(uid)
@@ -178,7 +179,7 @@ class Pods:
 
 
 def read_container_requests(pod: Pod) -> list[DeviceRequest]:
-    """Return the device requests of the containers of a pod, in the order in which the kubelet admits them.
+    """Return the device requests of a pod's containers, in the order in which the kubelet admits the containers.
 
     Raises:
         QuantityError: a quantity cannot be read.
@@ -191,7 +192,8 @@ def read_container_requests(pod: Pod) -> list[DeviceRequest]:
 
 
 def _read_container_request(container: Container, kind: ContainerKind) -> DeviceRequest:
-    # The kubelet reads only limits, because the API server ensures that requests of extended resources equal them.
+    # The kubelet reads only limits, because the API server ensures that requests for extended resources equal the
+    # limits.
     limits = {
         name: parse_quantity(amount)
         for name, amount in container.resources.limits.items()

@@ -1,4 +1,4 @@
-"""Readiness probes, which send periodic HTTP requests to a container and report changes of its readiness."""
+"""Readiness probes, which periodically send HTTP requests to a container and report changes in its readiness."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _GOOD_STATUS = range(200, 400)
 
 
 async def follow_readiness(container: Container, probe: Probe, on_ready: Callable[[bool], None]) -> None:
-    """Call `on_ready` after each change of the readiness, until cancelled. The container is initially not ready."""
+    """Call `on_ready` after each change in readiness, until cancelled. Initially, the container is not ready."""
     if probe.http_get is None:
-        # All other kinds of probes are simulated and succeed.
+        # All other kinds of probes are simulated, and always succeed.
         on_ready(True)  # noqa: FBT003 - the callback has one parameter
         return
     url = build_probe_url(container, probe.http_get)
@@ -43,7 +43,7 @@ def build_probe_url(container: Container, probe: HttpGet) -> str:
     """Return the URL of a probe.
 
     Raises:
-        SandboxError: the container does not have the port that the probe names.
+        SandboxError: the container does not have a port with the name in the probe.
     """
     port = probe.port
     if isinstance(port, str) and not port.isdecimal():

@@ -1,7 +1,7 @@
 """A container with accelkit's image that runs as a process on this machine.
 
-Like a container that a kubelet starts, the process gets its arguments, its environment with pod fields, and its mounts.
-The mounts are links in a folder (see `volumes`).
+The process has the same arguments, environment variables (including pod fields) and mounts as in a container on a real
+node. The mounts are links in a folder (see `volumes`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _KILL_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSpec:
-    """A command and its complete environment."""
+    """A command and all of its environment variables."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 def strip_tag(image: str) -> str:
-    """Return the name of an image without its tag and digest: `a.io:5000/b` for `a.io:5000/b:1@sha256:…`."""
+    """Return an image name without the tag and digest, for example `a.io:5000/b` for `a.io:5000/b:1@sha256:…`."""
     name = image.partition("@")[0]
     last = name.rpartition("/")[2]
     return name[: len(name) - len(last) + last.find(":")] if ":" in last else name
@@ -60,11 +60,11 @@ def build_process_spec(
 
     Args:
         pod: the pod, bound to its node.
-        container: one of its containers.
-        root: the folder that is the container's `/`, with its mounts.
-        environ: the environment of the kubelet; a few variables are passed to the process.
-        plugin_environment: the container's variables from device plugins.
-        api_environment: the variables with the API server's address.
+        container: the container in this pod.
+        root: the folder that is the container's `/` and that contains its mounts.
+        environ: the environment of the kubelet. A few of its variables are passed to the process.
+        plugin_environment: the container's environment variables from device plugins.
+        api_environment: the environment variables with the address of the API server.
 
     Raises:
         SandboxError: the container needs a feature that the sandbox does not support.
@@ -90,20 +90,20 @@ def build_process_spec(
 
 
 class ContainerProcess:
-    """A running process with its child processes. Use `start` to create it."""
+    """A running process and its child processes. Use `start` to create an instance."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, spec: ProcessSpec, *, log: Path) -> ContainerProcess:
-        """Start the command with its output appended to `log`.
+        """Start the command and append its output to `log`.
 
         Raises:
-            SandboxError: the operating system cannot start it.
+            SandboxError: the operating system cannot start the command.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        # A killed kubelet must not leave processes running, because they keep their ports open.
+        # If the kubelet is killed, its processes must exit too, because they occupy ports.
         prefix = ("setpriv", "--pdeathsig", "TERM", "--") if shutil.which("setpriv") else ()
         try:
             with log.open("ab") as output:
@@ -121,7 +121,7 @@ class ContainerProcess:
         return cls(process)
 
     async def wait(self) -> int:
-        """Wait until the process exits; return its exit code, or 128 + n if signal n ended it."""
+        """Wait until the process exits; return its exit code, or 128 + n if it was terminated by signal n."""
         code = await self._process.wait()
         return 128 - code if code < 0 else code
 
@@ -139,7 +139,7 @@ class ContainerProcess:
             return await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        # Signal the whole session, because a service may have started workers.
+        # Send the signal to the whole session, because a service may have started worker processes.
         try:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:

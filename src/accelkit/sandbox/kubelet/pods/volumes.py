@@ -1,9 +1,10 @@
-"""The volumes of a pod, and their mounts in its containers.
+"""The volumes of a pod, and their mounts in the containers of the pod.
 
-A process has no mount namespace. Therefore, each container of accelkit's image has a folder in place of its `/`, with a
-link for each mount in its manifest. Paths in its arguments and environment that are at, below or above a mount are
-translated to paths below that folder. The folder also contains the allocated devices, if their files exist on the node,
-and the file of the termination message. Read-only mounts and the user of a container are not enforced.
+A process does not have its own mount namespace. Therefore, each container with accelkit's image has a folder that
+replaces its `/`. The folder contains a link for each mount in the manifest. If a path in the arguments or environment
+variables is equal to, below or above a mount path, it is translated to a path in this folder. The folder also contains
+the allocated devices, if their files exist on the node, and the termination message file. Read-only mounts and the user
+of a container are not enforced.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from accelkit.sandbox.kubelet.wire import Container, HostPath, Pod, Volume
 __all__ = ["ContainerRoot", "PodVolumes"]
 
 _PATH: Final = re.compile(r"(?:^|(?<==))/.*", re.DOTALL)
-# The kubelet's check for each type of host path.
+# The check that a kubelet performs for each type of host path.
 _CHECKS: Final = {
     "Directory": (Path.is_dir, "a folder"),
     "File": (Path.is_file, "a file"),
@@ -32,18 +33,18 @@ _CHECKS: Final = {
 
 
 class ContainerRoot:
-    """The folder that is a container's `/`, with the paths of its mounts."""
+    """The folder that is a container's `/`, and the paths of its mounts."""
 
     def __init__(self, folder: Path, mounts: tuple[str, ...]) -> None:
         self._folder = folder
         self._mounts = mounts
 
     def place(self, path: str) -> str:
-        """Return the path on this machine for a path of the container, mounted or not."""
+        """Return the path on this machine for any path in the container, even if it is not mounted."""
         return str(self._folder / path.lstrip("/"))
 
     def translate(self, text: str) -> str:
-        """Translate an argument or the value of a variable if it is a path, or ends with `=` and a path."""
+        """Translate an argument or the value of a variable, if it is a path or ends with `=` and a path."""
         # The replacement is a function, because `re` would interpret backslashes in a replacement string.
         return _PATH.sub(lambda found: self._translate_path(found[0]), text)
 
@@ -67,19 +68,20 @@ class PodVolumes:
         self._folder = root / "var/lib/kubelet/pods" / pod.metadata.uid
 
     def list_account_folders(self) -> list[Path]:
-        """Return the folders of the volumes with the files of the pod's service account."""
+        """Return the folders of the volumes that contain the files of the pod's service account."""
         volumes = self._pod.spec.volumes
         return [self._own(each) for each in volumes if each.projected is not None and each.projected.account]
 
     def mount(self, container: Container, devices: Collection[str] = ()) -> ContainerRoot:
-        """Create the folder that is a container's `/`, and replace an earlier one.
+        """Create the folder that is a container's `/`. It replaces any existing folder.
 
         Args:
-            container: a container of the pod.
-            devices: the device nodes that are allocated to the container; those in the node's folder are linked.
+            container: a container in the pod.
+            devices: the device nodes that are allocated to the container. Links are created for the device nodes that
+                exist in the node's folder.
 
         Raises:
-            SandboxError: a host path has a different type than in the manifest, or links cannot represent a mount.
+            SandboxError: a host path does not have the type in the manifest, or a mount cannot be represented by links.
         """
         folder = self._name_root(container)
         volumes = {volume.name: volume for volume in self._pod.spec.volumes}
@@ -99,7 +101,7 @@ class PodVolumes:
         return ContainerRoot(folder, (*(path for path, _ in mounts), *own))
 
     def remove(self) -> None:
-        """Remove the folders of the pod, which contain its token."""
+        """Remove the folders of the pod, including its token."""
         spec = self._pod.spec
         for folder in (*map(self._name_root, (*spec.init_containers, *spec.containers)), self._folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -112,7 +114,7 @@ class PodVolumes:
         return True
 
     def _name_root(self, container: Container) -> Path:
-        # The name is short, because the length of UNIX socket paths is limited.
+        # Use a short name, because the length of UNIX socket paths is limited.
         name = hashlib.sha256(f"{self._pod.metadata.uid}/{container.name}".encode()).hexdigest()[:6]
         return self._root / "run" / name
 
@@ -139,13 +141,13 @@ class PodVolumes:
         elif host_path.type == "FileOrCreate":
             path.touch()
         elif not path.exists():
-            # Container runtimes create missing folders for the empty type.
+            # If the type is empty, container runtimes create missing folders.
             path.mkdir(parents=True)
         return path
 
 
 def _make_room(root: Path, place: Path) -> bool:
-    """Create the parent folder of a file; return False if the path is inside a mount."""
+    """Create the parent folder of a path; return whether the path does not exist yet and is outside all mounts."""
     place.parent.mkdir(parents=True, exist_ok=True)
     return place.parent.resolve().is_relative_to(root.resolve()) and not place.exists()
 
