@@ -12,6 +12,7 @@ The ways to fail, each so many times:
 The gap is the longest time between two binds from one second before the failure on, as a watch shows them. At the end
 each pod is bound, and the cards of all pods add up to what they have; this is counted from the pods alone.
 
+With `--memory 20`, cards are soon full, so that a reservation that outlives its term shows as a card over capacity.
 `--ping` has kube-scheduler ping a silent connection after so many seconds, and give it up after as many more
 (HTTP2_READ_IDLE_TIMEOUT_SECONDS, HTTP2_PING_TIMEOUT_SECONDS). Prints JSON.
 """
@@ -76,13 +77,14 @@ class Replica:
 class Stream:
     """Pods that are created at a steady rate, and when each was bound."""
 
+    memory: int
     created: set[str] = field(default_factory=set)
     bound: dict[str, float] = field(default_factory=dict)
 
     async def create(self, cluster: BareCluster) -> None:
         for number in itertools.count():
             name = f"stream-{number}"
-            await cluster.create_pod(name, {"accelkit.io/memory": "1"}, scheduler="default-scheduler")
+            await cluster.create_pod(name, {"accelkit.io/memory": str(self.memory)}, scheduler="default-scheduler")
             self.created.add(name)
             await asyncio.sleep(_SECONDS_BETWEEN_PODS)
 
@@ -108,12 +110,12 @@ class Stream:
 class Bench:
     """A cluster with two extenders, a kube-scheduler and a stream of pods."""
 
-    def __init__(self, cluster: BareCluster, credentials: Credentials, ping: int) -> None:
+    def __init__(self, cluster: BareCluster, credentials: Credentials, ping: int, memory: int) -> None:
         self._cluster, self._credentials, self._ping = cluster, credentials, ping
         self._numbers = itertools.count()
         self._leader_port: int | None = None
         self.replicas: list[Replica] = []
-        self.stream = Stream()
+        self.stream = Stream(memory)
         self.settled: dict[str, object] = {}
 
     async def add_replica(self) -> None:
@@ -284,10 +286,10 @@ def count_wrong(pods: list[dict[str, Any]]) -> dict[str, object]:
     return {"pods_without_a_card": Figure(bare, 0), "cards_over_capacity": Figure(over, 0)}
 
 
-async def measure(ways: list[str], times: int, nodes: int, ping: int) -> dict[str, object]:
+async def measure(ways: list[str], times: int, nodes: int, ping: int, memory: int) -> dict[str, object]:
     async with run_cluster() as cluster:
         await cluster.create_nodes(range(nodes))
-        bench = Bench(cluster, await issue_credentials(cluster), ping)
+        bench = Bench(cluster, await issue_credentials(cluster), ping, memory)
         results: dict[str, object] = {"kube_scheduler_pings_after_seconds": ping or "as it does by itself"}
         async with bench.run():
             for way in ways:
@@ -310,8 +312,9 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10, help="failures of each way")
     parser.add_argument("--nodes", type=int, default=60, help="nodes of 8 cards")
     parser.add_argument("--ping", type=int, default=0, help="seconds; 0 for what kube-scheduler does by itself")
+    parser.add_argument("--memory", type=int, default=1, help="GiB of a card of 80 GiB that each pod requests")
     options = parser.parse_args()
-    report(asyncio.run(measure(options.ways, options.times, options.nodes, options.ping)))
+    report(asyncio.run(measure(options.ways, options.times, options.nodes, options.ping, options.memory)))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import msgspec
 from accelkit.errors import ApiError, BindingError, NotLeadingError, NotReadyError, PodGoneError
 from accelkit.extender.binding_outcomes import BindingOutcomes
 from accelkit.extender.bindings import build_annotations, read_pod, write_binding
+from accelkit.extender.pod_watch import log_release
 from accelkit.extender.readiness import Readiness
 from accelkit.extender.wire import BindingArgs
 from accelkit.kube.client import ApiClient
@@ -85,6 +86,8 @@ class Binder:
         self._opens_at = opens_at
         # Set when `_opens_at` changes.
         self._time_changed = asyncio.Event()
+        # Whether reservations from an earlier term may exist, while another replica was the leader.
+        self._has_outdated = False
         self._container_limits = container_limits
         self._api = api
         self._ledger, self._feed = ledger, feed
@@ -122,11 +125,18 @@ class Binder:
         # A client that disconnects must not cancel a Binding while other clients wait for its result.
         await asyncio.shield(task)
 
-    def open(self, at: float = -math.inf) -> None:
-        """Allow binds from the given time on the clock of `time.monotonic`; by default, immediately."""
-        self._opens_at = at
-        self._time_changed.set()
-        self._time_changed = asyncio.Event()
+    def open(self) -> None:
+        """Allow binds, because no Binding from an earlier term or another leader can take effect anymore."""
+        self._set_opening(-math.inf)
+        self._release_outdated()
+
+    def begin_term(self, opens_at: float) -> None:
+        """Suspend binds until `open` is called, or until the given time on the clock of `time.monotonic`.
+
+        Then, the reservations from earlier terms are released, because another leader may have assigned their cards.
+        """
+        self._has_outdated = True
+        self._set_opening(opens_at)
 
     @property
     def unsettled(self) -> bool:
@@ -166,6 +176,23 @@ class Binder:
             held, seconds = self._ledger.describe_holding(args.PodUID), time.monotonic() - started
             log.info(Facts("bound", pod=pod, **values, **held, seconds=seconds))
 
+    def _set_opening(self, at: float) -> None:
+        self._opens_at = at
+        self._time_changed.set()
+        self._time_changed = asyncio.Event()
+
+    def _release_outdated(self) -> None:
+        """Release the reservations from earlier terms, if this has not been done in this term."""
+        if not self._has_outdated:
+            return
+        self._has_outdated = False
+        for entry in self._ledger.list_nodes():
+            for held in list(entry.holdings.values()):
+                if held.stage is ShareStage.RESERVED:
+                    log_release(held)
+                    self._release(held.pod)
+                    self.outcomes.discard(held.pod.uid)
+
     async def _bind(self, args: BindingArgs) -> None:
         await self._wait_until_open()
         ref = PodRef(args.PodNamespace, args.PodName, args.PodUID)
@@ -176,24 +203,25 @@ class Binder:
                 self._take_bound(ref, pod, args.Node)
                 return
             pending = self._feed.read_pending(pod)
-        annotations, version = dict[str, str](), ""
+        annotations, version, reserved = dict[str, str](), "", None
         if pending is not None:
             if pending.refusal is not None:
                 raise BindingError(str(pending.refusal))
             if pending.request is not None:
                 if self._admit is not None:
                     await self._admit(ref, args.Node)
-                assignment = await self._reserve(pending, args.Node, pending.request)
+                reserved = await self._reserve(pending, args.Node, pending.request)
                 entry = self._ledger.find_node(args.Node)
-                annotations = build_annotations(pending.pod, entry, assignment, limits=self._container_limits)
+                annotations = build_annotations(pending.pod, entry, reserved, limits=self._container_limits)
                 version = pending.version
-        await self._write(ref, args.Node, annotations, version)
+        await self._write(ref, args.Node, annotations, version, reserved)
 
     async def _wait_until_open(self) -> None:
         while (wait := self._opens_at - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._time_changed.wait()
+        self._release_outdated()
 
     async def _reserve(self, pending: Pending, node: str, request: PodRequest) -> Assignment:
         ref = pending.pod.ref
@@ -209,21 +237,30 @@ class Binder:
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
 
-    async def _write(self, ref: PodRef, node: str, annotations: dict[str, str], version: str) -> None:
+    async def _write(
+        self, ref: PodRef, node: str, annotations: dict[str, str], version: str, reserved: Assignment | None
+    ) -> None:
         """Send the Binding of a pod with this resource version, or with a newer version that has been read.
 
         The version was read while this replica was the leader. If the next leader writes to the pod before the Binding
         arrives, the Binding fails.
+
+        Args:
+            ref: the pod.
+            node: the node of the Binding.
+            annotations: the annotations to set on the pod.
+            version: the resource version of the pod.
+            reserved: the reserved cards; None if the pod does not request cards.
+
+        Raises:
+            BindingError: the pod is not bound to the node, or the outcome is unknown.
+            NotReadyError: no Binding may be sent now.
+            NotLeadingError: another replica is the leader.
         """
         for left in reversed(range(_TRIES)):
             if (known := self._feed.pending.get(ref.uid)) is not None and is_older(version, known.version):
                 version = known.version
-            try:
-                self._readiness.check_binding()
-            except (NotLeadingError, NotReadyError):
-                if self._is_own_reservation(ref):
-                    self._release(ref)
-                raise
+            self._check_sending(ref, node, reserved)
             try:
                 await write_binding(self._api, ref, node, annotations, version=version)
             except ApiError as exc:
@@ -233,6 +270,30 @@ class Binder:
             else:
                 self._ledger.accept(ref.uid)
                 return
+
+    def _check_sending(self, ref: PodRef, node: str, reserved: Assignment | None) -> None:
+        """Check that the Binding of a pod may be sent now. If this replica may not send it, release the reservation.
+
+        Raises:
+            BindingError: the reservation was released, because another replica was the leader in the meantime.
+            NotReadyError: no Binding may be sent now.
+            NotLeadingError: another replica is the leader.
+        """
+        try:
+            self._readiness.check_binding()
+            self._check_opened()
+        except (NotLeadingError, NotReadyError):
+            if self._is_own_reservation(ref):
+                self._release(ref)
+            raise
+        if reserved is not None:
+            held = self._ledger.find_holding(ref.uid)
+            if held is None or held.assignment != reserved:
+                raise BindingError(f"cannot bind pod {ref} to node {node}: its cards are no longer reserved")
+
+    def _check_opened(self) -> None:
+        if not self.opened:
+            raise NotReadyError("Bindings from the previous leader may still take effect")
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:
         """Read the outcome of a failed Binding; return an empty text if the pod is bound to the node.

@@ -330,7 +330,7 @@ class _Service:
             return
         # As after a start, Bindings from the former leader may still take effect, and the watch may be outdated.
         self._read = False
-        self._binder.open(time.monotonic() + TAKEOVER_SECONDS)
+        self._binder.begin_term(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()
 
     def _lost(self) -> None:

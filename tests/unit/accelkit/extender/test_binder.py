@@ -245,7 +245,7 @@ async def test_refusal_of_unbound_pod_releases_the_reservation(world, status):
 async def test_binds_wait_until_binder_is_opened(world):
     world.create()
     world.create("q")
-    world.binder.open(time.monotonic() + 60)
+    world.binder.begin_term(time.monotonic() + 60)
     binding = asyncio.create_task(world.bind())
     await asyncio.sleep(0.05)
     assert world.api.posts == []

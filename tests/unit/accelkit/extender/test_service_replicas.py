@@ -10,6 +10,7 @@ import pytest
 from extender_cluster import LEASES, REPLICA
 from http_service import PATIENCE_SECONDS, Pki, connected
 from ports import free_port
+from support.pods import build_pod
 from support.waiting import until
 
 from accelkit.errors import ApiError
@@ -17,8 +18,12 @@ from accelkit.extender import leadership, service
 from accelkit.extender.endpoint import LeaderEndpoint
 from accelkit.extender.leadership import Replica
 from accelkit.kube.paths import PODS, build_pod_path
+from accelkit.model.assignment import Share
 from accelkit.model.keys import FENCED_AT_ANNOTATION
 from accelkit.serving.tls import Listen
+
+# The memory of card `a`.
+CAPACITY = 16
 
 
 async def test_lease_holder_filters_and_binds(cluster):
@@ -84,6 +89,34 @@ async def test_resumed_leader_fences_again_only_if_fencing_was_incomplete(cluste
         await cluster.metric("accelkit_leader", "1.0")
         await cluster.bound()
     assert (_count_patches(cluster) == 1) is fenced
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_reservation_from_earlier_term_is_released_before_binds(cluster, monkeypatch, fenced):
+    monkeypatch.setattr(service, "TAKEOVER_SECONDS", 0.3)
+    async with cluster.extender(replica=REPLICA):
+        await cluster.metric("accelkit_leader", "1.0")
+        await cluster.pod_is_fit()
+
+        def lose_connection(request):
+            if request.path.endswith("/binding"):
+                cluster.api.fail(ApiError("no answer", status=0), path="/pods/p", times=None)
+
+        cluster.api.before.append(lose_connection)
+        assert await cluster.bind()
+        cluster.api.before.remove(lose_connection)
+        await cluster.uses(4)
+        cluster.lease("other")
+        await cluster.metric("accelkit_leader", "0.0")
+        # The other leader assigns the whole card, because it does not know the reservation of this replica.
+        cluster.api.store(PODS, build_pod("q", memory=CAPACITY, assigned={"c": (Share("a", CAPACITY),)}, nodeName="n"))
+        cluster.api.recover()
+        sent = len(cluster.bindings)
+        cluster.lease("", 1 if fenced else 15)
+        await cluster.metric("accelkit_leader", "1.0")
+        await until(cluster.bind, accept=lambda error: "memory" in str(error))
+        await cluster.uses(CAPACITY)
+        assert len(cluster.bindings) == sent
 
 
 def _count_patches(cluster):
