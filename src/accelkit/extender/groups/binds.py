@@ -134,7 +134,7 @@ class HeldBinds:
         """Check that the requests of the namespace's held binds and of this bind do not exceed the quota.
 
         kube-scheduler counts a pod on its node while the bind is held, although the ledger does not. Otherwise, a
-        tenant could create many groups that are never complete, and thereby block nodes for other tenants.
+        tenant could create many groups that are never complete. Their pods would block nodes for other tenants.
 
         Raises:
             BindingError: the requests would exceed the quota of the namespace.
