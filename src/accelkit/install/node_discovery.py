@@ -171,7 +171,7 @@ async def _run_discovery(api: ApiClient, node: str, pod: DiscoveryPod, deadline:
         if progress.has_no_image:
             raise ServiceError(f"its pod cannot pull its image: {progress.message}")
         if not progress.ended:
-            raise ServiceError(f"its pod did not end before the deadline: {progress.message}")
+            raise ServiceError(f"its pod did not finish before the deadline: {progress.message}")
         return await _read_found(api, path, progress.message)
     finally:
         await _delete(api, path)

@@ -75,7 +75,7 @@ def parse_lease(text: str) -> LeaseName:
     namespace, _, name = text.partition("/")
     if not namespace or not name or "/" in name:
         raise ConfigurationError(
-            f"{text!r} is not a valid name of a Lease", next_step="write it as accelkit/accelkit-extender"
+            f"{text!r} is not a valid Lease name", next_step="use NAMESPACE/NAME, such as accelkit/accelkit-extender"
         )
     return LeaseName(namespace, name)
 

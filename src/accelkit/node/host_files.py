@@ -95,8 +95,8 @@ async def wait_for_host_files(root: Path, *, seconds: float = _WAIT_SECONDS) -> 
     while not (root / _MARKER).exists():
         if time.monotonic() > deadline:
             log.warning(
-                "starting without files of the host's /etc: the container host-files did not copy them within %.0f s. "
-                "Cards whose driver does not report a UUID may change their IDs when the files are copied",
+                "starting without files from the host's /etc: the container host-files did not copy them in %.0f s; "
+                "the IDs of cards without a UUID may change when the files are copied",
                 seconds,
             )
             return

@@ -95,7 +95,7 @@ def _read_counts(container: CardContainer, names: ResourceNames, counts: dict[st
         )
     ((name, count),) = counts.items()
     if count > MAX_CARDS:
-        raise RequestError(f"container {container.name} requests {count} {name}, at most {MAX_CARDS} are allowed")
+        raise RequestError(f"container {container.name} requests {count} {name}; at most {MAX_CARDS} are allowed")
     memory, compute = (parse_amount(container, each) if each else 0 for each in (names.bytes, names.compute))
     if memory > MAX_AMOUNT or compute > count * WHOLE_COMPUTE:
         raise RequestError(f"container {container.name} requests more than {count_cards(count)} can provide")
@@ -112,7 +112,7 @@ def _read_amounts(container: CardContainer, names: ResourceNames, counted_by: st
             found[name] = amount // count
     if len(found) > MAX_AMOUNTS:
         raise RequestError(
-            f"container {container.name} requests {len(found)} amounts of its cards, at most {MAX_AMOUNTS} are allowed"
+            f"container {container.name} requests {len(found)} amounts of its cards; at most {MAX_AMOUNTS} are allowed"
         )
     return build_amounts(found)
 
@@ -187,7 +187,7 @@ def _parse_card_numbers(annotations: Mapping[str, str], key: str) -> frozenset[i
     check_length(key, text)
     words = {word.strip() for word in text.split(",")} - {""}
     if len(words) > MAX_CARDS:
-        raise RequestError(f"{key} names {len(words)} cards, at most {MAX_CARDS} are allowed")
+        raise RequestError(f"{key} names {len(words)} cards; at most {MAX_CARDS} are allowed")
     numbers = {word: parse_card_name(word) for word in words}
     if wrong := sorted(word for word, number in numbers.items() if number is None):
         raise RequestError(f"{key} contains invalid names: {', '.join(wrong)}", next_step="write it as card0,card1")

@@ -127,7 +127,7 @@ def _list_requesting(containers: Sequence[CardContainer], dialects: Sequence[Dia
     resources = frozenset().union(*(dialect.resources.requestable for dialect in dialects))
     requesting = [container for container in containers if not resources.isdisjoint(container.limits)]
     if len(requesting) > MAX_CONTAINERS:
-        raise RequestError(f"{len(requesting)} containers request cards, at most {MAX_CONTAINERS} in a pod are allowed")
+        raise RequestError(f"{len(requesting)} containers request cards; at most {MAX_CONTAINERS} in a pod are allowed")
     return requesting
 
 
@@ -166,7 +166,7 @@ def _refine(
         )
     if not 1 <= refinement.split <= MAX_CARDS or cards > MAX_CARDS:
         raise RequestError(
-            f"container {name} requests {cards or refinement.split} cards, at most {MAX_CARDS} are allowed"
+            f"container {name} requests {cards or refinement.split} cards; at most {MAX_CARDS} are allowed"
         )
     if not 0 <= refinement.compute <= WHOLE_COMPUTE:
         raise RequestError(f"container {name}: compute must be between 0 and {WHOLE_COMPUTE} thousandths of a card")
@@ -250,7 +250,7 @@ def _check_selector_count(requests: Iterable[ContainerRequest]) -> None:
     selectors = {selector for request in requests for selector in request.selectors}
     if len(selectors) > MAX_SELECTORS:
         raise RequestError(
-            f"with and apart contain {len(selectors)} different sets of labels, at most {MAX_SELECTORS} are allowed",
+            f"with and apart contain {len(selectors)} different sets of labels; at most {MAX_SELECTORS} are allowed",
             next_step="add a common label to the selected pods",
         )
 

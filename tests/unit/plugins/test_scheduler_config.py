@@ -59,7 +59,7 @@ def test_check_mode_returns_diff_without_writing(config, play):
 def test_file_is_restored_when_scheduler_does_not_apply_change(config, play):
     done = play([task(config)])
     assert done.returncode != 0
-    assert "kube-scheduler does not run with its configuration" in done.stdout
+    assert "kube-scheduler is not running with its configuration" in done.stdout
     assert config.read_text() == TEXT
     assert config.stat().st_mode & 0o777 == 0o640
     assert not (config.parents[1] / "backup").exists()

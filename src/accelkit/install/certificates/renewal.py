@@ -142,7 +142,7 @@ async def run_renewal(
     try:
         signer = KeyPair((authority / "tls.crt").read_bytes(), (authority / "tls.key").read_bytes())
     except OSError as exc:
-        raise ConfigurationError(f"cannot read the authority in {authority}: {exc}") from exc
+        raise ConfigurationError(f"cannot read the certificate authority in {authority}: {exc}") from exc
     foreign = [await renew_secret(api, namespace, name, signer, ends_before) for name in secrets]
     events = Events(api, "accelkit-certificates", socket.gethostname())
     for each in [*filter(None, foreign), *find_endings(watched, ends_before)]:

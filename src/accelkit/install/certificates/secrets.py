@@ -247,7 +247,7 @@ def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime)
         trusted = x509.load_pem_x509_certificates(stored.get(_CA) or stored[_CERT])
     except (ValueError, TypeError, KeyError) as exc:
         raise ConfigurationError(
-            f"cannot read the authority in Secret {AUTHORITY}: {exc}",
+            f"cannot read the certificate authority in Secret {AUTHORITY}: {exc}",
             next_step="restore that Secret, or delete it to start with a new authority",
         ) from exc
     ends = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc

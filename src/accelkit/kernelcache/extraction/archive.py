@@ -119,7 +119,7 @@ def _check_end(pieces: Pieces) -> None:
     while rest := pieces.read_some(_MAX_PADDING_BYTES):
         padding += len(rest)
         if any(rest) or padding > _MAX_PADDING_BYTES:
-            raise CacheError("the archive has bytes after its end")
+            raise CacheError("the archive contains trailing data")
 
 
 def _read_entry(pieces: Pieces, info: tarfile.TarInfo, extended: dict[str, str]) -> Iterator[ArchiveEntry]:
@@ -165,7 +165,7 @@ def _parse_header(header: bytes) -> tarfile.TarInfo:
 
 def _read_extended(pieces: Pieces, info: tarfile.TarInfo) -> bytes:
     if not 0 <= info.size <= _MAX_EXTENDED_BYTES:
-        raise CacheError(f"an archive has an extended header of {info.size} bytes")
+        raise CacheError(f"an archive has an extended header of {info.size} bytes; the limit is {_MAX_EXTENDED_BYTES}")
     content = pieces.read_exactly(info.size)
     pieces.read_exactly(-info.size % _BLOCK)
     return content

@@ -61,7 +61,7 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
             await _wait_until_done(working)
         result = working.result()
         if not chunk_queue.ended:
-            raise CacheError("a layer has bytes after its end")
+            raise CacheError("a layer contains trailing data")
         return result
 
 

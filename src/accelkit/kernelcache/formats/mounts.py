@@ -257,7 +257,7 @@ def _check_sub_path(label: str, text: str) -> str:
     """Return a plain relative path; `.` becomes an empty string."""
     path = "" if text == "." else text
     if path and not is_plain(path):
-        raise CacheError(f"the label {label} has the folder {text[:80]!r}, which is not a plain relative path")
+        raise CacheError(f"the label {label} specifies the folder {text[:80]!r}, which is not a valid relative path")
     return path
 
 

@@ -195,7 +195,7 @@ def _write_file(path: Path, name: str, modified: int | None) -> Generator[bytes,
                 left -= len(data)
                 yield data
             if left or file.read(1):
-                raise CacheError(f"the size of {path} changed while it was packed", next_step=_RETRY)
+                raise CacheError(f"the size of {path} changed while the file was being packed", next_step=_RETRY)
     except OSError as exc:
         raise CacheError(f"cannot read the file {path} of the cache: {exc.strerror}") from exc
     yield _pad(size)

@@ -72,8 +72,8 @@ class CardErrors:
                 await self._record("CardMended", f"card {card} was declared repaired")
         if not repaired:
             log.warning(
-                "cannot clear the fault of %s: it is not a card of this node. Declare a card repaired by its ID "
-                "or number.",
+                "cannot clear the fault of %s: it is not a card of this node. Specify the ID or number of a "
+                "card on this node.",
                 ", ".join(sorted(names)),
             )
 

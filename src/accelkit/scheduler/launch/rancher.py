@@ -104,7 +104,7 @@ class Rancher:
                     continue
                 if PurePosixPath(source).name > FILE and name != "data-dir":
                     raise ConfigurationError(
-                        f"{source} is read after {FILE} and replaces `{name}`", next_step=f"write `{name}+` in it"
+                        f"{source} is read after {FILE} and replaces `{name}`", next_step=f"use `{name}+` in {source}"
                     )
                 found[name] = _strings(value)
         return found

@@ -61,10 +61,10 @@ class StateFile:
                 if state.ready:
                     return
                 if state.error:
-                    raise ServiceError(f"kube-scheduler does not run with its configuration: {state.error}")
+                    raise ServiceError(f"kube-scheduler is not running with its configuration: {state.error}")
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"kube-scheduler does not run with its configuration after {self.timeout_seconds:.0f} s"
+                    f"kube-scheduler is not running with its configuration after {self.timeout_seconds:.0f} s"
                 )
             time.sleep(POLL_SECONDS)
 

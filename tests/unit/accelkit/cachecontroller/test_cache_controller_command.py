@@ -65,7 +65,7 @@ def test_options_are_read_from_environment(told):
     ("arguments", "says"),
     [
         (["--webhook-port", "8443"], "set --webhook-cert and --webhook-key"),
-        (["--lease", "no-lease"], "is not a valid name of a Lease"),
+        (["--lease", "no-lease"], "is not a valid Lease name"),
         (["--mirror", "nothing"], "is not a valid mirror"),
     ],
 )

@@ -99,7 +99,7 @@ def test_directory_in_place_of_a_file_is_refused(tmp_path, option):
         (["--plain-http", "--listen", "127.0.0.1:1", "--service", "s"], "--service requires --lease"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--read-port", "2"], "--read-port requires TLS and a"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "d/l"], "--lease requires a name for this replica"),
-        (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "l"], "'l' is not a valid name of a Lease"),
+        (["--plain-http", "--listen", "127.0.0.1:1", "--lease", "l"], "'l' is not a valid Lease name"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--unit", "0"], "'0' is not a unit of memory"),
         (["--plain-http", "--listen", "127.0.0.1:1", "--kubeconfig", "/none"], "cannot read kubeconfig /none"),
     ],

@@ -54,7 +54,7 @@ def test_extender_without_lease_is_not_a_replica(lease):
             "--service requires an IP address of this replica, not 'here'",
             "set --advertise or POD_IP",
         ),
-        ({"lease": "l"}, "'l' is not a valid name of a Lease", "write it as accelkit/accelkit-extender"),
+        ({"lease": "l"}, "'l' is not a valid Lease name", "use NAMESPACE/NAME, such as accelkit/accelkit-extender"),
     ],
 )
 def test_missing_or_conflicting_replica_options_are_errors_with_next_step(missing, sentence, next_step):

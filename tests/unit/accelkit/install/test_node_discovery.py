@@ -126,7 +126,7 @@ async def test_node_without_runtime_handler_is_reported_and_its_cards_count():
 
     found = await find_cards(NoHandler({"a": '{"cards": [{}]}'}), ["a"], REACHING, seconds=0.05)
     sentence = (
-        "discovery with the driver access of node agents failed: its pod did not end before the deadline: Pending"
+        "discovery with the driver access of node agents failed: its pod did not finish before the deadline: Pending"
     )
     assert found == Findings({"a": 1}, library_problems={"a": [sentence]})
 
@@ -141,7 +141,7 @@ async def test_node_without_runtime_handler_is_reported_and_its_cards_count():
             {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "not there"}}}]},
             "its pod cannot pull its image: not there",
         ),
-        ("", {"phase": "Pending"}, "its pod did not end before the deadline: Pending"),
+        ("", {"phase": "Pending"}, "its pod did not finish before the deadline: Pending"),
     ],
 )
 async def test_failure_on_one_node_is_reported_beside_results_of_other_nodes(log, status, sentence):

@@ -185,7 +185,7 @@ def test_requests_of_predecessor_complete_before_successor_binds():
 
 @pytest.mark.parametrize("text", ["", "a", "/a", "a/", "a/b/c"])
 def test_invalid_lease_name_is_rejected(text):
-    with pytest.raises(ConfigurationError, match="is not a valid name of a Lease"):
+    with pytest.raises(ConfigurationError, match="is not a valid Lease name"):
         parse_lease(text)
 
 

@@ -192,7 +192,7 @@ async def test_the_agent_waits_for_the_first_copies(host, tmp_path):
 
 async def test_agent_starts_without_files_after_timeout(tmp_path, caplog):
     await wait_for_host_files(tmp_path, seconds=0.01)
-    assert "starting without files of the host's /etc" in caplog.text
+    assert "starting without files from the host's /etc" in caplog.text
 
 
 def test_command_copies_files_until_sigterm(host, target):

@@ -22,7 +22,7 @@ def test_pod_with_more_than_128_card_containers_is_rejected_first(monkeypatch):
     calls = Counter()
     monkeypatch.setattr(module, "_refine", lambda *_, **__: calls.update(["refine"]))
     refinements = {f"c{i}": {"same_card_as": "c0"} for i in range(1, 1900)}
-    with pytest.raises(RequestError, match="8000 containers request cards, at most 128 in a pod are allowed"):
+    with pytest.raises(RequestError, match="8000 containers request cards; at most 128 in a pod are allowed"):
         read_request(build(8000), {REQUEST_ANNOTATION: json.dumps(refinements)}, NATIVE, 1)
     assert not calls
 
@@ -43,7 +43,7 @@ def test_card_list_is_deduplicated_and_limited_to_128_cards(key):
         return read(read_request(pod, {key: ",".join(f"card{i}" for i in numbers)}, GAS, 1).containers[0])
 
     assert find(*range(128), *range(128)) == frozenset(range(128))
-    with pytest.raises(RequestError, match="names 129 cards, at most 128 are allowed"):
+    with pytest.raises(RequestError, match="names 129 cards; at most 128 are allowed"):
         find(*range(129))
 
 

@@ -53,7 +53,7 @@ def test_amounts_are_divided_by_cards_and_rounded_down():
 
 def test_container_may_request_at_most_128_cards():
     assert read(container({CARD: 128}))[0].cards == 128
-    assert "requests 129 gpu.intel.com/i915, at most 128 are allowed" in refusal(container({CARD: 129}))
+    assert "requests 129 gpu.intel.com/i915; at most 128 are allowed" in refusal(container({CARD: 129}))
 
 
 def test_compute_over_capacity_of_requested_cards_is_rejected():
@@ -157,7 +157,7 @@ def test_other_amounts_are_divided_by_requested_cards(name, counts):
 def test_out_of_range_amount_or_more_than_16_amounts_are_rejected():
     assert "gpu.intel.com/foo: " in refusal(container({CARD: 1, "gpu.intel.com/foo": "10E"}))
     many = {f"gpu.intel.com/{number}": 1 for number in range(16)}
-    assert "requests 17 amounts of its cards, at most 16 are allowed" in refusal(container({CARD: 1, **many}))
+    assert "requests 17 amounts of its cards; at most 16 are allowed" in refusal(container({CARD: 1, **many}))
 
 
 def test_monitoring_resource_is_not_an_amount():

@@ -84,8 +84,8 @@ def test_invalid_amount_is_rejected_with_container_and_resource(resource, value)
         ({"memory": 10}, {"split": 4}, "10 units cannot be split evenly over 4 cards; request a multiple of 4"),
         ({"memory": 4}, {"split": 0}, "requests 0 cards"),
         ({"memory": 4}, {"split": -2}, "requests -2 cards"),
-        ({"memory": 1000}, {"split": 1000}, "requests 1000 cards, at most 128"),
-        ({"cards": 129}, {}, "requests 129 cards, at most 128"),
+        ({"memory": 1000}, {"split": 1000}, "requests 1000 cards; at most 128"),
+        ({"cards": 129}, {}, "requests 129 cards; at most 128"),
         ({"cards": 2}, {"split": 2}, "whole cards, for which split"),
         ({"cards": 2}, {"compute": 500}, "whole cards, for which split and compute are not allowed"),
         ({"memory": 4}, {"compute": 1001}, "compute must be between 0 and 1000 thousandths of a card"),
@@ -185,7 +185,7 @@ def test_compute_may_be_between_1_and_1000(compute):
 def test_container_may_request_at_most_128_cards():
     assert read(container(cards=128))[0].cards == 128
     assert read(container(memory=128), request={"c": {"split": 128}})[0].cards == 128
-    assert "requests 129 cards, at most 128" in refusal(container(memory=129), request={"c": {"split": 129}})
+    assert "requests 129 cards; at most 128" in refusal(container(memory=129), request={"c": {"split": 129}})
 
 
 def test_memory_limit_may_be_up_to_max_amount():

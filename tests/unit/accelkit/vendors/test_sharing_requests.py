@@ -90,7 +90,7 @@ def test_with_and_apart_selectors_may_be_combined():
     assert found.beside.labels == ("app=web",)
 
 
-@pytest.mark.parametrize(("different", "words"), [(8, ""), (9, "contain 9 different sets of labels, at most 8")])
+@pytest.mark.parametrize(("different", "words"), [(8, ""), (9, "contain 9 different sets of labels; at most 8")])
 def test_pod_may_have_at_most_8_different_selectors(different, words):
     names = [f"c{number}" for number in range(32)]
     apart = {

@@ -219,7 +219,7 @@ async def test_unreadable_watched_certificate_is_an_error_after_the_renewal(worl
 async def test_missing_authority_file_is_an_error(world, issue):
     world.keep(issue(1))
     (world.signer / "tls.key").unlink()
-    with pytest.raises(ConfigurationError, match=r"cannot read the authority in "):
+    with pytest.raises(ConfigurationError, match=r"cannot read the certificate authority in "):
         await world.renew()
 
 

@@ -158,13 +158,13 @@ async def test_data_after_end_of_archive_is_refused(
     hostile_registry: HostileRegistry, base: Path, media_type: str
 ) -> None:
     layer = packed(archive(GOOD) + file(f"{TOP}/second"), media_type)
-    await refused(hostile_registry, layer, media_type, base, "has bytes after its end")
+    await refused(hostile_registry, layer, media_type, base, "contains trailing data")
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD])
 async def test_excessive_padding_is_refused(hostile_registry: HostileRegistry, base: Path, media_type: str) -> None:
     layer = packed(archive(GOOD) + bytes(4 << 20), media_type)
-    await refused(hostile_registry, layer, media_type, base, "has bytes after its end")
+    await refused(hostile_registry, layer, media_type, base, "contains trailing data")
 
 
 @pytest.mark.parametrize("media_type", [GZIP, ZSTD, PLAIN])

@@ -88,7 +88,7 @@ async def test_worker_that_returns_before_end_of_stream_raises_error() -> None:
         finally:
             done.set()
 
-    with pytest.raises(CacheError, match="has bytes after its end"):
+    with pytest.raises(CacheError, match="contains trailing data"):
         await run_in_thread(late(), work)
 
 

@@ -163,13 +163,13 @@ def test_wait_returns_when_runner_reports_configuration(saying):
 
 def test_configuration_refused_by_runner_is_reported_immediately(saying):
     host = saying(lambda _: json.dumps({"config_sha256": DIGEST, "error": "unknown field"}).encode())
-    with pytest.raises(ServiceError, match="does not run with its configuration: unknown field"):
+    with pytest.raises(ServiceError, match="is not running with its configuration: unknown field"):
         FILE.wait(host, TEXT, None)
     assert host.clock.now == 0
 
 
 def test_runner_that_reports_no_status_times_out(saying):
     host = saying(lambda _: None)
-    with pytest.raises(ServiceError, match="does not run with its configuration after 10 s"):
+    with pytest.raises(ServiceError, match="is not running with its configuration after 10 s"):
         FILE.wait(host, TEXT, None)
     assert host.clock.now == 11
