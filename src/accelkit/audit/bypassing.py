@@ -16,7 +16,7 @@ from accelkit.kube.objects import get_if_present
 from accelkit.kube.paths import PODS, build_leases_path, build_object_path
 from accelkit.kube.views.metadata import PartialObject
 from accelkit.model.assignment import decode_assignment
-from accelkit.model.keys import MIRROR_ANNOTATION
+from accelkit.model.keys import ASSIGNMENT_ANNOTATION, MIRROR_ANNOTATION
 from accelkit.model.object_meta import ObjectIdentity
 
 # With this selector, the API server omits terminated pods, such as the pods of finished Jobs.
@@ -62,7 +62,7 @@ class _Pod(msgspec.Struct):
         """Whether the node agent wrote the first assignment of the pod, because the extender did not bind the pod."""
         try:
             return (
-                decode_assignment((self.metadata.annotations or {}).get("accelkit.io/assignment", "")).recorded is True
+                decode_assignment((self.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION, "")).recorded is True
             )
         except AssignmentError:
             return False

@@ -73,7 +73,7 @@ class Controller:
         self,
         cluster: ClusterState,
         coverage: Coverage,
-        applier: PlanWriter,
+        plan_writer: PlanWriter,
         events: CacheEvents,
         *,
         writers: WriterCheck,
@@ -81,7 +81,7 @@ class Controller:
         again_seconds: float,
     ) -> None:
         self._cluster, self._coverage = cluster, coverage
-        self._applier, self._events, self._metrics = applier, events, metrics
+        self._plan_writer, self._events, self._metrics = plan_writer, events, metrics
         self._writers = writers
         self._again_seconds = again_seconds
         self._work: Worklist[str] = Worklist()
@@ -161,7 +161,7 @@ class Controller:
         else:
             if CACHE_FINALIZER not in cache.metadata.finalizers:
                 # Add the finalizer before creating any object that must be deleted with the cache.
-                await self._applier.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
+                await self._plan_writer.set_finalizers(cache, [*cache.metadata.finalizers, CACHE_FINALIZER])
                 cache = self._cluster.caches.get(key)
             # If a new cache has this name, the watch reports it.
             if cache is not None and CACHE_FINALIZER in cache.metadata.finalizers:
@@ -218,11 +218,11 @@ class Controller:
 
     async def _check(self, mode: DeliveryMode, cache: Cache) -> DeliveryPlan:
         """Return the part of a new plan that may be applied now."""
-        check_taken = partial(self._applier.check_taken, cache, mode)
+        check_taken = partial(self._plan_writer.check_taken, cache, mode)
         return await self._writers.check(cache, self._plan(mode, cache), check_taken)
 
     async def _carry_out(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
-        wrote = await self._applier.apply(cache, mode, plan)
+        wrote = await self._plan_writer.apply(cache, mode, plan)
         if wrote:
             # Subsequent steps may depend on these writes.
             self._work.add(cache.key, _SETTLE_SECONDS)
@@ -255,7 +255,7 @@ class Controller:
             # claim.
             await self._write(cache, describe_leaving(cache, leaving))
             return
-        await self._applier.set_finalizers(cache, [each for each in finalizers if each != CACHE_FINALIZER])
+        await self._plan_writer.set_finalizers(cache, [each for each in finalizers if each != CACHE_FINALIZER])
         log.info("removed cache=%s", cache.key)
 
     async def _write(self, cache: Cache, present: CacheStatus) -> None:
@@ -286,7 +286,7 @@ class Controller:
             return
         written.last_updated = now
         self._writers.expect(cache.key, written)
-        await self._applier.write_status(cache, written)
+        await self._plan_writer.write_status(cache, written)
         if (known := self._cluster.caches.get(cache.key)) is not None:
             self._writers.observe(known)
         await self._events.record_changes(cache, former.conditions, conditions)

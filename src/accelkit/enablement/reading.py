@@ -14,8 +14,8 @@ from accelkit.enablement.stages.kernel_caches import CACHE_COMPONENT
 from accelkit.errors import ApiError, ServiceError
 from accelkit.gkm.names import CACHE_NODES, CLUSTER_CACHE_NODES
 from accelkit.gkm.objects import CacheNode
-from accelkit.install.offers import is_sharing_requested
 from accelkit.install.owned_metadata import read_share_label
+from accelkit.install.resource_checks import is_sharing_requested
 from accelkit.kube.client import ApiClient
 from accelkit.kube.listing import list_all
 from accelkit.kube.paths import NODES, build_collection_path

@@ -18,8 +18,13 @@ import msgspec
 
 from accelkit.errors import ApiError, ConfigurationError, ServiceError
 from accelkit.install.nodes import POLL_SECONDS, for_each_node, list_named, list_nodes, wait_until_no_problem
-from accelkit.install.offers import find_library_problems, find_offer_problem, find_other_offers, is_sharing_requested
 from accelkit.install.owned_metadata import TABLES, OwnedMetadata, read_share_label
+from accelkit.install.resource_checks import (
+    find_library_problems,
+    find_offer_problem,
+    find_other_offers,
+    is_sharing_requested,
+)
 from accelkit.kube.client import ApiClient
 from accelkit.kube.paths import build_node_path
 from accelkit.model.keys import INVENTORY_ANNOTATION, SHARE_LABEL, SHARED

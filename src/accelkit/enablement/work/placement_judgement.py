@@ -7,9 +7,9 @@ from typing import Final
 
 from accelkit.enablement.work.findings import Finding, failed, passed, unknown
 from accelkit.enablement.work.node_view import CheckedNode
-from accelkit.enablement.work.offer import has_no_free_share
 from accelkit.enablement.work.pod_board import PodSnapshot
 from accelkit.enablement.work.pods import CHECK, CheckPod
+from accelkit.enablement.work.room_check import has_no_free_share
 from accelkit.enablement.work.sides import View
 from accelkit.errors import AssignmentError, ServiceError
 from accelkit.inspection.inspection import InspectedNode, ShareView

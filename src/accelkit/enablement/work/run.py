@@ -17,13 +17,13 @@ from typing import Final
 from accelkit.audit.evidence import Ledger
 from accelkit.enablement.work.findings import Finding, build_result, failed, skip_for, unknown
 from accelkit.enablement.work.node_view import CheckedNode, list_checked_nodes
-from accelkit.enablement.work.offer import judge_offer
 from accelkit.enablement.work.placement_judgement import judge_ledger, judge_placement, read_share
 from accelkit.enablement.work.plugin_judgement import NO_IMAGE, judge_container, judge_kubelet
 from accelkit.enablement.work.pod_board import PodBoard, PodSnapshot
 from accelkit.enablement.work.pod_life import create_pod, delete_all, delete_own
 from accelkit.enablement.work.pods import CheckPods, build_pod
 from accelkit.enablement.work.reasons import WorkReason
+from accelkit.enablement.work.room_check import judge_offer
 from accelkit.enablement.work.sides import Sides, View
 from accelkit.errors import ApiError, AssignmentError, ServiceError, raise_first
 from accelkit.inspection.inspection import InspectedNode

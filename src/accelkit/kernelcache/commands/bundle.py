@@ -9,8 +9,8 @@ import click
 from accelkit.command_options import EXISTING_FILE
 from accelkit.kernelcache.signatures.artifact import verify_artifact
 from accelkit.kernelcache.signatures.keys import load_public_keys
-from accelkit.kernelcache.signatures.matching import TextMatch
 from accelkit.kernelcache.signatures.signer_policy import Signer
+from accelkit.kernelcache.signatures.text_patterns import TextMatch
 from accelkit.kernelcache.signatures.trust import TrustRoot
 
 

@@ -14,7 +14,7 @@ from accelkit.kernelcache.signatures.bundles import read_bundle, read_envelope_e
 from accelkit.kernelcache.signatures.documents import read_json
 from accelkit.kernelcache.signatures.evidence import MAX_SIGNATURE_BYTES, SignatureEvidence
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
-from accelkit.kernelcache.signatures.judging import VerifiedSigner, judge_signature
+from accelkit.kernelcache.signatures.signature_check import VerifiedSigner, judge_signature
 from accelkit.kernelcache.signatures.signer_policy import Signer
 from accelkit.kernelcache.signatures.trust import TrustRoot
 

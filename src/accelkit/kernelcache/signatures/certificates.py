@@ -11,7 +11,7 @@ from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyB
 
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
 from accelkit.kernelcache.signatures.keys import PublicKey, wrap_public_key
-from accelkit.kernelcache.signatures.matching import TextMatch
+from accelkit.kernelcache.signatures.text_patterns import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
 # Fulcio's extensions for the issuer. The first contains plain text, the second contains DER.

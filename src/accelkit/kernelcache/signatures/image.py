@@ -21,7 +21,7 @@ from accelkit.kernelcache.signatures.findings import (
     UnverifiedError,
     choose_nearest,
 )
-from accelkit.kernelcache.signatures.judging import judge_signature
+from accelkit.kernelcache.signatures.signature_check import judge_signature
 from accelkit.kernelcache.signatures.signer_policy import SignerPolicies, SignerPolicy
 from accelkit.kernelcache.signatures.trust import TrustRoot
 

@@ -153,7 +153,7 @@ def read_rules(document: object) -> SharingRules:
     except (msgspec.ValidationError, RecursionError) as exc:
         raise ConfigurationError(f"the sharing rules are invalid: {exc}") from exc
     for number, quota in enumerate(rules.quotas):
-        _check_quota(f"quotas[{number}]", quota)
+        _validate_quota(f"quotas[{number}]", quota)
     names = set[str]()
     for number, reservation in enumerate(rules.reservations):
         place = f"reservations[{number}]"
@@ -191,7 +191,7 @@ def judge_quota(quota: Quota, namespace: str, held: QuotaAmounts, requested: Quo
     return None
 
 
-def _check_quota(place: str, quota: Quota) -> None:
+def _validate_quota(place: str, quota: Quota) -> None:
     _demand(bool(quota.namespaces), f"{place}: namespaces is empty; use ['*'] to select all namespaces")
     limits = quota.cards, quota.compute
     _demand(quota.memory is not None or any(each is not None for each in limits), f"{place}: no limit is set")

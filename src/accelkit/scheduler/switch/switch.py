@@ -131,7 +131,7 @@ class Switch:
                 self._waiter.restart(self._host)
             self._waiter.wait(self._host, intent.plan.launch_text, intent.plan.marker)
         except AccelkitError as exc:
-            self._undo(found, record, former, exc)
+            self._roll_back(found, record, former, exc)
             raise ServiceError(f"{exc.message}\nthe former state was restored", next_step=exc.next_step) from exc
         self._tidy(record, intent)
         return outcome
@@ -214,7 +214,7 @@ class Switch:
         # The owner of the launch file is root on a real host, or the user of an embedded host.
         return (record.uid, record.gid) if record.existed else (0, 0)
 
-    def _undo(
+    def _roll_back(
         self,
         found: Found,
         record: Record,

@@ -8,7 +8,7 @@ from typing import Any
 
 from accelkit.kernelcache.oci.reference import Reference
 from accelkit.kernelcache.signatures.keys import PublicKey
-from accelkit.kernelcache.signatures.matching import TextMatch, compile_glob
+from accelkit.kernelcache.signatures.text_patterns import TextMatch, compile_glob
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 ALL_NAMESPACES = ("*",)

@@ -9,13 +9,13 @@ import msgspec
 
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.signatures.keys import load_public_keys
-from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH, parse_image_pattern, parse_text_match
 from accelkit.kernelcache.signatures.signer_policy.policies import (
     ALL_NAMESPACES,
     VERDICT_TTL_SECONDS,
     Signer,
     SignerPolicy,
 )
+from accelkit.kernelcache.signatures.text_patterns import MAX_PATTERN_LENGTH, parse_image_pattern, parse_text_match
 from accelkit.kernelcache.signatures.trust import load_authorities
 
 MAX_POLICY_BYTES = 1 << 20

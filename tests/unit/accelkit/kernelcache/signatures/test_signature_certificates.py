@@ -11,7 +11,7 @@ from signing_stand import SIGNER, at
 
 from accelkit.kernelcache.signatures.certificates import check_identity, check_path, read_issuer, read_subjects
 from accelkit.kernelcache.signatures.findings import RejectedError, RejectionReason
-from accelkit.kernelcache.signatures.matching import TextMatch
+from accelkit.kernelcache.signatures.text_patterns import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities
 
 NAME = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])

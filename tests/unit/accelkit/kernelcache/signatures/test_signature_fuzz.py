@@ -15,10 +15,10 @@ from private_sigstore import simple_signing as sign
 from accelkit.kernelcache.oci.documents import Descriptor
 from accelkit.kernelcache.signatures import bundles, simple_signing
 from accelkit.kernelcache.signatures.findings import RejectedError
-from accelkit.kernelcache.signatures.judging import judge_signature
 from accelkit.kernelcache.signatures.keys import load_public_keys
-from accelkit.kernelcache.signatures.matching import TextMatch
+from accelkit.kernelcache.signatures.signature_check import judge_signature
 from accelkit.kernelcache.signatures.signer_policy import Signer
+from accelkit.kernelcache.signatures.text_patterns import TextMatch
 from accelkit.kernelcache.signatures.trust import Authorities, TrustRoot
 
 IDENTITY = "https://github.com/acme/ci/.github/workflows/build.yml@refs/heads/main"

@@ -15,7 +15,7 @@ from signing_stand import IDENTITY, SIGNER, SIGSTORE, by_key, keyless, policy, p
 from accelkit.errors import ConfigurationError
 from accelkit.kernelcache.oci.reference import parse_reference
 from accelkit.kernelcache.signatures import RejectionReason, load_policies
-from accelkit.kernelcache.signatures.matching import MAX_PATTERN_LENGTH
+from accelkit.kernelcache.signatures.text_patterns import MAX_PATTERN_LENGTH
 
 DIGEST = "@sha256:" + "0" * 64
 DOCUMENTATION = Path(__file__).parents[5] / "docs" / "how-to" / "signer-policies.md"
