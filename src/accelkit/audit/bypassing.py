@@ -61,9 +61,7 @@ class _Pod(msgspec.Struct):
     def recorded(self) -> bool:
         """Whether the node agent wrote the first assignment of the pod, because the extender did not bind the pod."""
         try:
-            return (
-                decode_assignment((self.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION, "")).recorded is True
-            )
+            return decode_assignment((self.metadata.annotations or {}).get(ASSIGNMENT_ANNOTATION, "")).recorded is True
         except AssignmentError:
             return False
 

@@ -128,7 +128,7 @@ class Binder:
     def open(self) -> None:
         """Allow binds, because no Binding from an earlier term or another leader can take effect anymore."""
         self._set_opening(-math.inf)
-        self._release_outdated()
+        _ = self.opened
 
     def begin_term(self, opens_at: float) -> None:
         """Suspend binds until `open` is called, or until the given time on the clock of `time.monotonic`.
@@ -145,8 +145,11 @@ class Binder:
 
     @property
     def opened(self) -> bool:
-        """Whether binds may start."""
-        return time.monotonic() >= self._opens_at
+        """Whether binds may start. When they may start, the reservations from earlier terms are released first."""
+        if time.monotonic() < self._opens_at:
+            return False
+        self._release_outdated()
+        return True
 
     def is_under_way(self, uid: str) -> bool:
         """Return whether a pod is being bound."""
@@ -185,13 +188,15 @@ class Binder:
         """Release the reservations from earlier terms, if this has not been done in this term."""
         if not self._has_outdated:
             return
+        holdings = [held for entry in self._ledger.list_nodes() for held in entry.holdings.values()]
+        outdated = [held for held in holdings if held.stage is ShareStage.RESERVED]
+        for held in outdated:
+            log_release(held)
+            self.outcomes.discard(held.pod.uid)
+            self._ledger.release(held.pod.uid)
         self._has_outdated = False
-        for entry in self._ledger.list_nodes():
-            for held in list(entry.holdings.values()):
-                if held.stage is ShareStage.RESERVED:
-                    log_release(held)
-                    self._release(held.pod)
-                    self.outcomes.discard(held.pod.uid)
+        for held in outdated:
+            self._on_released(held.pod.uid)
 
     async def _bind(self, args: BindingArgs) -> None:
         await self._wait_until_open()
@@ -211,17 +216,14 @@ class Binder:
                 if self._admit is not None:
                     await self._admit(ref, args.Node)
                 reserved = await self._reserve(pending, args.Node, pending.request)
-                entry = self._ledger.find_node(args.Node)
-                annotations = build_annotations(pending.pod, entry, reserved, limits=self._container_limits)
-                version = pending.version
+                annotations, version = self._build_annotations(pending, args.Node, reserved), pending.version
         await self._write(ref, args.Node, annotations, version, reserved)
 
     async def _wait_until_open(self) -> None:
-        while (wait := self._opens_at - time.monotonic()) > 0:
+        while not self.opened:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
+                async with asyncio.timeout(self._opens_at - time.monotonic()):
                     await self._time_changed.wait()
-        self._release_outdated()
 
     async def _reserve(self, pending: Pending, node: str, request: PodRequest) -> Assignment:
         ref = pending.pod.ref
@@ -236,6 +238,16 @@ class Binder:
                 return reserve(self._ledger, ref, node, request, self._policy, labels=pending.pod.labels)
         except MisfitError as exc:
             raise BindingError(pending.pod.dialect.format_misfit(exc.misfit)) from exc
+
+    def _build_annotations(self, pending: Pending, node: str, reserved: Assignment) -> dict[str, str]:
+        try:
+            entry = self._ledger.find_node(node)
+            return build_annotations(pending.pod, entry, reserved, limits=self._container_limits)
+        except Exception:
+            # No Binding was sent, for example because the code of a plug-in failed.
+            if self._is_own_reservation(pending.pod.ref):
+                self._release(pending.pod.ref)
+            raise
 
     async def _write(
         self, ref: PodRef, node: str, annotations: dict[str, str], version: str, reserved: Assignment | None

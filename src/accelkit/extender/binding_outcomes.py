@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from accelkit.errors import ApiError, PodGoneError
 from accelkit.extender.bindings import read_pod
@@ -18,7 +18,8 @@ from accelkit.model.pod import Pod, PodRef
 
 log = logging.getLogger(__name__)
 
-# Time after which a Binding can no longer take effect.
+# Time after which a Binding usually cannot take effect anymore. The network may still deliver it later, so the pod is
+# fenced before its reservation is released.
 _SETTLE_SECONDS = 10.0
 _SETTLE_INTERVAL_SECONDS = 1.0
 
@@ -32,6 +33,9 @@ class BindingOutcomes:
         feed: the feed that applies the results of reads.
         is_under_way: a function that returns whether a pod is being bound.
         release: a function that releases the reservation of a pod.
+
+    Attributes:
+        fence: a function that fences a pod, and returns it; None if this is not possible.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class BindingOutcomes:
     ) -> None:
         self._api, self._ledger, self._feed = api, ledger, feed
         self._is_under_way, self._release = is_under_way, release
+        self.fence: Callable[[PodRef], Awaitable[Pod]] | None = None
         # For each pod UID, the time of the last Binding on the clock of `time.monotonic`.
         self._unsettled: dict[str, float] = {}
 
@@ -102,14 +107,36 @@ class BindingOutcomes:
         except ApiError as exc:
             log.info("cannot read pod %s: %s", ref, exc)
             return
-        if self._ledger.find_holding(ref.uid) is not held or (not binding and self._is_under_way(ref.uid)):
+        if not self._is_unchanged(held, binding):
             # The holding changed during the request, so the response may be outdated.
             return
         if pod is not None and pod.spec.node_name:
             self.take_read(ref, pod)
             return
         sent = self._unsettled.setdefault(ref.uid, time.monotonic())
-        if pod is None or time.monotonic() - sent > _SETTLE_SECONDS:
+        if pod is None or (time.monotonic() - sent > _SETTLE_SECONDS and await self._is_ineffective(held, binding)):
             log_release(held)
             self._release(ref)
             self._unsettled.pop(ref.uid, None)
+
+    async def _is_ineffective(self, held: Holding, binding: bool) -> bool:  # noqa: FBT001 - as in `read_outcome`
+        """Fence the pod of a holding; return whether no Binding has taken effect or can still take effect."""
+        if self.fence is None:
+            return True
+        try:
+            pod = await self.fence(held.pod)
+        except PodGoneError:
+            return self._is_unchanged(held, binding)
+        except ApiError as exc:
+            # Without the permission, only the time limit protects against a late Binding.
+            if not exc.forbidden:
+                log.info("cannot fence pod %s: %s", held.pod, exc)
+            return exc.forbidden and self._is_unchanged(held, binding)
+        if not self._is_unchanged(held, binding):
+            return False
+        self.take_read(held.pod, pod)
+        return not pod.spec.node_name
+
+    def _is_unchanged(self, held: Holding, binding: bool) -> bool:  # noqa: FBT001 - the same
+        """Return whether a holding is still current, and no other bind of its pod is in progress."""
+        return self._ledger.find_holding(held.pod.uid) is held and (binding or not self._is_under_way(held.pod.uid))

@@ -74,11 +74,20 @@ class Fence:
             self._task.cancel()
             self._task = None
 
+    async def fence_pod(self, pod: PodRef) -> Pod:
+        """Fence one pod, and return it, so that no Binding that was already sent can take effect afterwards.
+
+        Raises:
+            PodGoneError: the pod no longer exists.
+            ApiError: the API server rejected the write or did not respond.
+        """
+        return await self._write(pod, {"metadata": {"uid": pod.uid, "annotations": _build_annotations()}})
+
     async def _run(self, pods: list[PodRef]) -> None:
         if len(pods) > MOST_PODS:
             log.warning("fencing skipped pods=%d reason=too many waiting pods", len(pods))
             return
-        annotations = {FENCED_AT_ANNOTATION: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+        annotations = _build_annotations()
         left = iter(pods)
 
         async def work() -> None:
@@ -133,3 +142,7 @@ class Fence:
                 # then the caller tries again.
                 await read_pod(self._api, pod)
             raise
+
+
+def _build_annotations() -> dict[str, str]:
+    return {FENCED_AT_ANNOTATION: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}

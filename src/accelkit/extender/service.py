@@ -136,6 +136,7 @@ class _Service:
             take=self._binder.outcomes.take_read,
             on_fenced=self._binder.open,
         )
+        self._binder.outcomes.fence = self._fence.fence_pod
         feed, self._pod_watch = self._feed, PodWatch(ledger, self._feed, self._holds)
         self._stages = StageRecords()
         self._nodes, self._pods = self._make_watches(api)
@@ -279,7 +280,11 @@ class _Service:
         if refusals is None:
             return None
         ledger, feed, evictions = self._ledger, self._feed, metrics.count_evictions()
-        leads, events = self._readiness.may_bind, self._events
+        events = self._events
+
+        def leads() -> bool:
+            return self._binder.opened and self._readiness.may_bind()
+
         return Evictor(
             api, ledger, feed, options.policy, events=events, refusals=refusals, leads=leads, evictions=evictions
         )

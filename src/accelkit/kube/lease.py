@@ -136,6 +136,8 @@ class Elector:
         self._observed: _Lease | None = None
         self.former_seconds: int | None = None
         self.resumed = False
+        # The last record that this candidate has tried to write; the response may have been lost.
+        self._sent: _Spec | None = None
         # The acquisition that began the last term of this candidate.
         self._led_acquisition: tuple[str | None, int | None] | None = None
         self._observed_at = 0.0
@@ -251,10 +253,12 @@ class Elector:
         observed = self._observed
         if not self._leading:
             self.resumed = self.holder == self._identity and self._led_acquisition == self._name_acquisition()
-            if not self.resumed:
+            # The observed record may be this candidate's own acquisition, whose response was lost.
+            if not self.resumed and (observed is None or observed.spec != self._sent):
                 self.former_seconds = None if observed is None else observed.spec.lease_duration_seconds
         if observed is None:
-            lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._record(None))
+            self._sent = self._record(None)
+            lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._sent)
             self._observe(await self._api.post(self._collection, lease))
             return True
         over = self.holder is None or self._clock() >= self._lease_ends
@@ -279,7 +283,7 @@ class Elector:
 
     async def _put(self, spec: _Spec) -> None:
         assert self._observed is not None  # noqa: S101 - callers have read the Lease
-        version = self._observed.metadata.resource_version
+        version, self._sent = self._observed.metadata.resource_version, spec
         lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace, resource_version=version), spec)
         self._observe(await self._api.put(self._path, lease))
 

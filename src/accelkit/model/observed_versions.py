@@ -33,15 +33,22 @@ class ObservedVersions:
         """The UIDs of the objects that were read and have not been deleted."""
         return self._versions.keys()
 
+    def is_older(self, metadata: ObjectIdentity) -> bool:
+        """Return whether a newer version of an object, or its deletion, is already recorded."""
+        uid, version = metadata.uid, read_version(metadata.resource_version)
+        known = self._versions.get(uid)
+        return uid in self._deleted or (known is not None and version is not None and version < known)
+
+    def is_newer(self, uid: str, version: str) -> bool:
+        """Return whether an object was read at a newer version than this version of the collection."""
+        known, listed = self._versions.get(uid), read_version(version)
+        return known is not None and listed is not None and known > listed
+
     def take(self, metadata: ObjectIdentity) -> bool:
         """Record an object that was read; return False if a newer version or its deletion is already recorded."""
-        uid, version = metadata.uid, read_version(metadata.resource_version)
-        if uid in self._deleted:
+        if self.is_older(metadata):
             return False
-        known = self._versions.get(uid)
-        if known is not None and version is not None and version < known:
-            return False
-        self._versions[uid] = version
+        self._versions[metadata.uid] = read_version(metadata.resource_version)
         return True
 
     def end(self, metadata: ObjectIdentity) -> None:

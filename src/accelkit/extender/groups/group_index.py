@@ -5,7 +5,7 @@ This module performs no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -111,11 +111,24 @@ class GroupIndex:
         self._where: dict[str, GroupKey] = {}
         self._sizes: dict[GroupKey, int | None] = {}
 
-    def replace(self, pods: Iterable[SchedulingPod]) -> None:
-        """Apply a complete list of pods."""
+    def replace(self, pods: Collection[SchedulingPod], keep: Callable[[str], bool] = lambda _: False) -> None:
+        """Apply a complete list of pods.
+
+        Args:
+            pods: the pods in the list.
+            keep: a function that returns whether a missing pod with this UID waits and is newer than the list.
+        """
         before, self._groups, self._where = self._groups, {}, {}
         for pod in pods:
             self.take_event("ADDED", pod)
+        listed = {pod.metadata.uid for pod in pods}
+        for key, known in before.items():
+            for uid, member in known.waiting.items():
+                if uid not in listed and keep(uid):
+                    kept = self._groups.setdefault(key, Group(key))
+                    kept.waiting[uid] = member
+                    kept.version += 1
+                    self._where[uid] = key
         for key, group in self._groups.items():
             if (former := before.get(key)) is not None:
                 group.version += former.version

@@ -143,7 +143,8 @@ class PodGroups:
         """
 
         def replace(pods: list[SchedulingPod]) -> None:
-            self._group_index.replace(pods)
+            version = reflector.version
+            self._group_index.replace(pods, lambda uid: self._feed.is_newer(uid, version))
             self._controller.note_pods()
             on_replace(list(pods))
             self._changes.note()
@@ -152,7 +153,7 @@ class PodGroups:
             on_event(kind, pod)
             self.take_pod_event(kind, pod)
 
-        return Reflector(
+        reflector = Reflector(
             self._api,
             PODS,
             SchedulingPod,
@@ -161,6 +162,7 @@ class PodGroups:
             on_event=take,
             on_unreadable=self._feed.take_unreadable_pod,
         )
+        return reflector
 
     def take_node_event(self, kind: str, node: SchedulingNode) -> None:
         """Apply one change of a node to the groups and the feed."""

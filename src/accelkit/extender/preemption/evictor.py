@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -146,7 +146,7 @@ class Evictor:
         if not await self._still_waits(pending):
             return False
         for victim in plan.pods:
-            if not await self._try_eviction(victim, ref, dry_run=True):
+            if not await self._may_evict(victim, ref):
                 return False
         # The state may have changed. No other task runs between this check and the claim.
         if not self._leads() or ref.uid not in self._feed.pending or self._ledger.find_holding(ref.uid) is not None:
@@ -155,17 +155,33 @@ class Evictor:
             self._claims.make(pending, plan.node, {*plan.leaving, *(pod.uid for pod in plan.pods)})
         except MisfitError:
             return False
-        gone = list[PodRef]()
-        for victim in plan.pods:
-            if not await self._try_eviction(victim, ref):
-                break
-            gone.append(victim)
-            self._pace.note_evicted()
-        if len(gone) < len(plan.pods):
+        gone, complete = await self._evict(plan.pods, ref)
+        if not complete:
             # The pod does not fit without the eviction of the remaining victims.
             self._claims.drop(ref.uid)
         await self._report(pending, plan.node, gone)
         return bool(gone)
+
+    async def _evict(self, victims: Sequence[PodRef], preemptor: PodRef) -> tuple[list[PodRef], bool]:
+        """Evict pods until an eviction fails or this replica is no longer the leader.
+
+        Return the evicted pods, and whether all evictions succeeded or may have succeeded.
+        """
+        gone = list[PodRef]()
+        for victim in victims:
+            if not self._leads():
+                return gone, False
+            try:
+                await self._send_eviction(victim)
+            except ApiError as exc:
+                self._note_failure(victim, preemptor, exc)
+                # If the response was lost, the eviction may have succeeded. The claim then expires if the pod still
+                # does not fit.
+                return gone, exc.unanswered and victim == victims[-1]
+            self._evictions.labels("evicted").inc()
+            gone.append(victim)
+            self._pace.note_evicted()
+        return gone, True
 
     async def _still_waits(self, pending: Pending) -> bool:
         """Return whether the pod in the API server still waits with the same priority."""
@@ -176,20 +192,31 @@ class Evictor:
         now = None if pod.spec.node_name else self._feed.read_pending(pod)
         return now is not None and is_waiting(now) and now.pod.priority == pending.pod.priority
 
-    async def _try_eviction(self, victim: PodRef, preemptor: PodRef, *, dry_run: bool = False) -> bool:
+    async def _may_evict(self, victim: PodRef, preemptor: PodRef) -> bool:
+        """Return whether the API server would evict a pod, according to a dry run."""
+        try:
+            await self._send_eviction(victim, dry_run=True)
+        except ApiError as exc:
+            self._note_failure(victim, preemptor, exc)
+            return False
+        return True
+
+    async def _send_eviction(self, victim: PodRef, *, dry_run: bool = False) -> None:
+        """Evict a pod; do nothing if it was already deleted.
+
+        Raises:
+            ApiError: the API server rejected the eviction or did not respond.
+        """
         try:
             await evict(self._api, victim, dry_run=dry_run)
         except ApiError as exc:
-            if exc.not_found:
-                # The pod was already deleted.
-                return True
-            refused = exc.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.CONFLICT}
-            self._evictions.labels("refused" if refused else "failed").inc()
-            self._repeats.warn((preemptor.uid, victim.uid), f"cannot evict pod {victim} for pod {preemptor}: {exc}")
-            return False
-        if not dry_run:
-            self._evictions.labels("evicted").inc()
-        return True
+            if not exc.not_found:
+                raise
+
+    def _note_failure(self, victim: PodRef, preemptor: PodRef, failure: ApiError) -> None:
+        refused = failure.status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.CONFLICT}
+        self._evictions.labels("refused" if refused else "failed").inc()
+        self._repeats.warn((preemptor.uid, victim.uid), f"cannot evict pod {victim} for pod {preemptor}: {failure}")
 
     async def _report(self, pending: Pending, node: str, gone: list[PodRef]) -> None:
         ref, priority = pending.pod.ref, pending.pod.priority

@@ -203,14 +203,14 @@ class LedgerMachine(RuleBasedStateMachine):
         assert verdict.fits | verdict.failing.keys() <= set(self.names())
         for name in self.names():
             entry = self.ledger.find_node(name)
-            expected = entry.problem or place(entry.list_card_states(), request, policy)
+            expected = entry.refusal or place(entry.list_card_states(), request, policy)
             if isinstance(expected, Assignment):
                 assert name in verdict.fits
                 assert name not in verdict.failing
                 continue
             assert name not in verdict.fits
             found = verdict.reasons[verdict.failing[name]]
-            if entry.problem:
+            if entry.refusal:
                 assert found == expected
                 continue
             alone = place(build_empty_states(entry.list_cards()), request, policy)
