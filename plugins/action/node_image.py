@@ -23,7 +23,7 @@ fi
 
 
 class ActionModule(ActionBase):
-    """Action that imports an image archive on a node; the node needs only a shell and its container runtime."""
+    """Action that imports an image archive on a node, which needs only a shell and its container runtime."""
 
     _supports_check_mode = True
 

@@ -16,6 +16,6 @@ class ActionModule(WaitingAction):
     reads_without_limit = False
 
     def find_limit(self, arguments):
-        """Return the timeout of the wait in seconds; the module waits in slices only with state=present."""
+        """Return the timeout in seconds. The module waits in slices only with state=present."""
         self.slices = arguments.get("state", "present") == "present"
         return super().find_limit(arguments) if self.slices else float(arguments.get("grace_seconds", 420))

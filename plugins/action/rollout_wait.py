@@ -9,7 +9,7 @@ from ansible_collections.accelkit.kubernetes.plugins.plugin_utils._waiting impor
 
 
 class ActionModule(WaitingAction):
-    """Action that reports pods that are not ready yet, or that no pod holds the Lease."""
+    """Action that reports which pods are not ready yet, or that no pod holds the Lease."""
 
     default = 120
     what = "the rollout"

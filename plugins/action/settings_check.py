@@ -27,7 +27,7 @@ MAX_PORT = 65535
 
 
 class ActionModule(ActionBase):
-    """Action that checks variables; a module could not, because only the controller has the variables."""
+    """Action that checks variables. A module cannot check them, because only the controller has the variables."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
 
 
 def find_unknown(settings, task_vars):
-    """Yield an error for each variable of any host that has the prefix of settings but is not a known setting."""
+    """Yield an error for each host variable that has the prefix of settings but is not a known setting."""
     hosts = task_vars.get("hostvars") or {}
     names = {name for host in hosts for name in hosts.raw_get(host)} if hasattr(hosts, "raw_get") else set(task_vars)
     for name in sorted(str(name) for name in names):
@@ -84,7 +84,7 @@ def find_errors(name, value, specification):
 
 
 def find_misformat(form, value):
-    """Return the reason why a value does not have the required format; None if it does."""
+    """Return the reason why a value does not have the required format; None if it has this format."""
     try:
         if form == "unit":
             parse_unit(value)

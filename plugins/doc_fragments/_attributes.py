@@ -11,10 +11,9 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 attributes:
   check_mode:
-    description: Can run in check mode, and then returns the changes that it would make without making them.
+    description: In check mode, returns the changes that it would make, but does not make any changes.
   diff_mode:
-    description: In diff mode, returns the changes that it made, or would make in check mode.
-"""
+    description: In diff mode, returns the changes that it made, or, in check mode, would make. """
 
     ACTIONGROUP_API = r"""
 attributes:

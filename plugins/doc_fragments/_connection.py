@@ -15,12 +15,12 @@ options:
       - Path of the kubeconfig, several paths separated by C(:), or the content of a kubeconfig as a mapping.
       - You can also set each of these options with an environment variable, for example E(K8S_AUTH_KUBECONFIG). The
         names of the variables are the same as in kubernetes.core.
-      - If no kubeconfig, no context and no host with credentials is set, the service account of the pod is used.
+      - If you do not set a kubeconfig, a context, or a host with credentials, the service account of the pod is used.
         Outside of a pod, E(KUBECONFIG) is used, otherwise C(~/.kube/config).
     type: raw
   context:
     description:
-      - Context of the kubeconfig. By default, it is the current context.
+      - Context in the kubeconfig. The default is the current context.
     type: str
   host:
     description:
@@ -55,7 +55,7 @@ options:
     aliases: [cert_file]
   client_key:
     description:
-      - Path of the key of the client certificate.
+      - Path of the client certificate's private key.
     type: path
     aliases: [key_file]
   proxy:
@@ -89,7 +89,7 @@ options:
     type: bool
   impersonate_user:
     description:
-      - User that requests impersonate.
+      - User to impersonate in requests.
     type: str
   impersonate_groups:
     description:

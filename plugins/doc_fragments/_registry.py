@@ -27,8 +27,8 @@ options:
     description:
       - For each registry, the mirror hosts that the module queries before the registry, as a string or a list.
       - A host can include a port and a path prefix, for example V(mirror.example:5000/quay).
-      - The module only reads images and signatures from mirrors. It does not write to mirrors, and does not use them to
-        check whether an image to write already exists.
+      - The module only reads images and signatures from mirrors. It does not write to mirrors, and does not use mirrors
+        to check whether an image to write already exists.
     type: dict
     default: {}
   registry_logins:
@@ -53,7 +53,7 @@ options:
   registry_config:
     description:
       - Paths of files with credentials, in the format of Docker's C(config.json) or of a pull secret.
-      - If neither this option nor O(registry_logins) is set, the module uses the Docker credentials of the user, from
+      - If neither this option nor O(registry_logins) is set, the module uses the user's Docker credentials, from
         E(DOCKER_CONFIG) or C(~/.docker).
     type: list
     elements: path

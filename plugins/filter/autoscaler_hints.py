@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the hints for a group of nodes. With these hints, an autoscaler can add the first node of the group when
-    pods request shares of cards.
-  - The filter does not change any resources. Use its output with the modules for your cloud.
+  - Returns hints that describe the nodes in a group. An autoscaler uses these hints to add the first node to the group
+    when pods request shares of cards.
+  - The filter does not change any resources. Use its output with the modules for your cloud provider.
 options:
   _input:
     description:
       - The group, with C(capacity), C(labels) and C(taints).
       - Keys of C(capacity) are C(cpu), C(memory_mib), C(cards), C(card_memory), C(vendor_cards) and C(vendor_resource).
-        C(card_memory) is the total for all cards of a node, in units of C(accelkit.io/memory).
+        C(card_memory) is the total for all cards in a node, in units of C(accelkit.io/memory).
     type: dict
     required: true
   autoscaler:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the properties of a dialect that playbooks need. The filter reads them from the same file as the services of
-    accelkit.
+  - Returns the properties of a dialect that playbooks need. The filter reads these properties from the same file as
+    accelkit's services.
 options:
   _input:
     description: Name of the dialect, for example V(gcushare).
@@ -38,8 +38,8 @@ _value:
       sample: gcushare
     advertised:
       description: >-
-        Whether the node agent of accelkit can advertise the resources. Otherwise, the device plugin of another system
-        advertises them.
+        Whether accelkit's node agent can advertise the resources. Otherwise, another system's device plugin advertises
+        them.
       type: bool
       sample: true
     resources:
@@ -57,17 +57,17 @@ _value:
       sample: [enflame.com/gcu-memory, enflame.com/gcu-count]
     annotations:
       description: >-
-        Keys of the pod annotations that contain the cards of a pod. The list is empty if the dialect has no such
+        Keys of the pod annotations that contain the cards of a pod. The list is empty if the dialect does not use such
         annotations.
       type: list
       elements: str
       sample: [enflame.com/gcu-device-id]
     plugin_writes:
-      description: Whether the device plugin of another system writes these annotations.
+      description: Whether another system's device plugin writes these annotations.
       type: bool
       sample: false
     log_folder:
-      description: Folder on the hosts for the logs of the services.
+      description: Folder on the hosts for the services' logs.
       type: str
       sample: /var/log/topscloud/gcushare
     unhealthy_cards:

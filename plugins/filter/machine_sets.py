@@ -7,25 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: machine_sets
-short_description: Generate OpenShift MachineSets from existing ones
+short_description: Generate OpenShift MachineSets from existing MachineSets
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Returns a MachineSet for each requested set, derived from an existing MachineSet in the cluster. Also returns the
     objects that OpenShift's operators use to scale these MachineSets.
-  - The filter does not change the number of machines of a MachineSet that an autoscaler scales.
+  - If an autoscaler scales a MachineSet, the filter does not change the number of machines.
 options:
   _input:
     description:
       - The requested sets, each with C(name) and C(source), which is the name of the existing MachineSet.
-      - Further keys are C(replicas), C(autoscale) with C(min) and C(max), C(instance_type), C(instance_type_field),
+      - Additional keys are C(replicas), C(autoscale) with C(min) and C(max), C(instance_type), C(instance_type_field),
         C(provider_spec), C(accelerator), C(capacity), C(labels) and C(taints).
     type: list
     elements: dict
     required: true
   existing:
-    description: The MachineSets of the cluster.
+    description: The existing MachineSets in the cluster.
     type: list
     elements: dict
     required: true
@@ -34,7 +34,7 @@ options:
     type: dict
     required: true
   cluster_autoscaler:
-    description: Specification of the ClusterAutoscaler. If it is empty, the filter returns no ClusterAutoscaler.
+    description: Specification of the ClusterAutoscaler. If it is empty, the filter does not return a ClusterAutoscaler.
     type: dict
     default: {}
 """

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Generates the KubeSchedulerConfiguration of a second kube-scheduler, which runs in a pod in addition to the default
-    scheduler of the cluster. Returns the configuration as a string.
+  - Generates the KubeSchedulerConfiguration of a second kube-scheduler, which runs in a pod in addition to the
+    cluster's default scheduler. Returns the configuration as a string.
 options:
   _input:
     description: C(extender), as in M(accelkit.kubernetes.scheduler_config), and C(kubernetes_version).
@@ -29,8 +29,8 @@ options:
     required: true
   credentials:
     description: >-
-      Folder in the pod of the scheduler that contains C(ca.crt), C(tls.crt) and C(tls.key). The scheduler reads these
-      files if the URL of the extender uses HTTPS.
+      Folder in the scheduler's pod that contains C(ca.crt), C(tls.crt) and C(tls.key). The scheduler reads these files
+      if the extender's URL uses HTTPS.
     type: str
     required: true
 """

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Computes the most restrictive SecurityContextConstraints that allow OpenShift to admit the pods of workloads, one
-    for each ServiceAccount. Returns the constraints, followed by the objects.
+  - For each ServiceAccount, computes the most restrictive SecurityContextConstraints that allow OpenShift to admit the
+    pods of the workloads. Returns the constraints, followed by the objects.
   - The constraints have the labels of the first workload that uses their ServiceAccount.
 options:
   _input:

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: accelerators
-short_description: Create hosts from the nodes of a Kubernetes cluster, grouped by accelerators
+short_description: Create hosts from the nodes of a Kubernetes cluster, grouped by accelerator
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Creates a host for each node whose cards are known to accelkit. The variables of the host contain the cards and
+  - Creates a host for each node with cards that accelkit has detected. The variables of the host contain the cards and
     their free memory.
   - The plugin reads nodes and pods from the API server, as C(accelkit inspect --from-api) does. The extender does not
     need to run. The plugin does not create hosts for nodes on which accelkit was never installed.
   - The hosts are in the group C(accelerators), and in C(accelerators_vendor_NAME) and C(accelerators_model_NAME) for
     the vendors and models of their cards.
-  - The hosts are also in the group C(accelerators_sharing_shared), or in C(accelerators_sharing_unknown) if the
-    inventory of the node cannot be used.
+  - The hosts are also in the group C(accelerators_sharing_shared), or in C(accelerators_sharing_unknown) if the node's
+    inventory cannot be used.
   - For each amount in O(free_memory), hosts that have a card with this amount of free memory are in the group
     C(accelerators_free_AMOUNT).
-  - The playbooks of accelkit do not use these groups, because they find the nodes automatically.
-  - C(ansible_host) of a host is the address of the node, and C(accelkit_node_name) is its name. So O(groups) can add
-    hosts that Ansible accesses by SSH to C(accelkit_nodes). All hosts must then be in this group or in
-    C(accelkit_control_plane).
+  - accelkit's playbooks do not use these groups, because the playbooks find the nodes automatically.
+  - For each host, C(ansible_host) is the address of the node, and C(accelkit_node_name) is its name. Therefore, you can
+    use O(groups) to add hosts that Ansible accesses over SSH to C(accelkit_nodes). In this case, all hosts must be in
+    this group or in C(accelkit_control_plane).
   - The name of the configuration file must end in C(accelerators.yml) or C(accelerators.yaml).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -42,8 +42,8 @@ options:
   free_memory:
     description:
       - Amounts of memory, for example V(8GiB).
-      - For each amount, the plugin creates a group of the nodes that have a card with at least this amount of free
-        memory. The card must accept new shares.
+      - For each amount, the plugin creates a group for nodes that have a card with at least this amount of free memory.
+        The card must accept new shares.
     type: list
     elements: str
     default: []
@@ -135,7 +135,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
 
 
 def build_variables(node):
-    """Return the variables of the host of a node as plain data, with amounts in bytes."""
+    """Return the host variables for a node as plain data, with amounts in bytes."""
     variables = {
         "accelkit_node_name": node.name,
         f"{GROUP}_sharing": node.state,
@@ -154,7 +154,10 @@ def build_variables(node):
 
 
 def find_largest_free(node):
-    """Return the maximum free bytes for new shares on one card of the node; 0 if the node is not shared or unknown."""
+    """Return the largest number of bytes that are free for new shares on a single card of the node.
+
+    The number is 0 if the node is not shared, or if its inventory cannot be used.
+    """
     takes_shares = node.state == "shared"
     free = [
         card.free_bytes
@@ -165,7 +168,7 @@ def find_largest_free(node):
 
 
 def list_groups(node, sizes):
-    """Return the names of the groups of a node; `sizes` contains the amounts in the option `free_memory`, in bytes."""
+    """Return the names of the node's groups; `sizes` contains the amounts in the option `free_memory`, in bytes."""
     cards = [card for card in node.cards if card.known]
     words = {
         f"sharing_{node.state}",

@@ -12,11 +12,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Returns the version of the collection C(accelkit.kubernetes) that the controller runs.
+  - Returns the version of the collection C(accelkit.kubernetes) that the controller uses.
   - In a checkout, the plugin reads the version from C(galaxy.yml). For an installed collection, it reads the version
-    from C(MANIFEST.json). It does not use the version of the Python package C(accelkit), because another release of the
-    package can be installed.
-"""
+    from C(MANIFEST.json). It does not use the version of the Python package C(accelkit), because a different release of
+    the package can be installed. """
 
 EXAMPLES = r"""
 - name: Print the version of the collection

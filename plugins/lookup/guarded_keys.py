@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: guarded_keys
-short_description: List the keys that admission policies reserve for the programs of accelkit
+short_description: List the keys that admission policies reserve for accelkit's programs
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -35,14 +35,14 @@ _raw:
       sample: [accelkit.io/assignment, enflame.com/gcu-device-id]
     runtime_variables:
       description: >-
-        Environment variables that a container can use to request cards from the container runtime of a vendor.
+        Environment variables that a container can use to request cards from a vendor's container runtime.
       type: list
       elements: str
       sample: [NVIDIA_VISIBLE_DEVICES]
     runtime_defaults:
       description: >-
-        Environment variables that cause the container runtime of a vendor to give a container access to all cards. The
-        value is the name of the variable that prevents this if it is set.
+        Environment variables that cause a vendor's container runtime to grant a container access to all cards. The
+        value is the name of the variable that prevents this access if it is set.
       type: dict
       sample: {CUDA_VERSION: NVIDIA_VISIBLE_DEVICES}
     runtime_annotations:
@@ -52,7 +52,7 @@ _raw:
       sample: [nvidia.cdi.k8s.io/]
     container_limits:
       description: >-
-        Pod annotations in which the extender writes the amounts of its cards that a container can use. C({container})
+        Pod annotations to which the extender writes the amounts that a container can use on its cards. C({container})
         is a placeholder for the name of the container.
       type: list
       elements: str
@@ -64,7 +64,7 @@ _raw:
       sample: [accelkit.io/inventory]
     node_labels:
       description: >-
-        Node labels that the node agent writes and whose prefix is the domain of a vendor. The name of the label can be
+        Node labels with a vendor's domain as the prefix, which the node agent writes. The name of the label can be
         followed by a number.
       type: list
       elements: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: plugin_names
-short_description: List the plug-ins of accelkit on the controller
+short_description: List accelkit's plug-ins on the controller
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)

@@ -35,7 +35,7 @@ API_ARGUMENTS = {
 
 
 def api_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that calls the API server; exit with an error if accelkit is missing or has another version.
+    """Return a module that calls the API server; exit with an error if accelkit is missing or has a different version.
 
     `constraints` contains constraints between arguments that are passed to AnsibleModule, such as `required_if`.
     """

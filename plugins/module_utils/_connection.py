@@ -45,7 +45,7 @@ CONNECTION_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def read_options(given: Mapping[str, Any]) -> ConnectionOptions:
-    """Return the connection options in the arguments of a module."""
+    """Return the connection options from a module's arguments."""
     return ConnectionOptions.collect({name: given.get(name) for name in CONNECTION_ARGUMENTS})
 
 

@@ -17,7 +17,7 @@ COLLECTION_VERSION = "0.1.0"
 
 
 def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
-    """Exit a module with an error unless accelkit is available in the same version as the collection.
+    """Exit a module with an error unless accelkit is installed with the same version as the collection.
 
     `trace` is the traceback of a failed import.
     """
@@ -27,7 +27,7 @@ def require_accelkit(module: AnsibleModule, trace: str | None) -> None:
 
 
 def find_problem(failure: ImportError | str | None) -> str | None:
-    """Return the problem with the Python package accelkit on this machine and how to fix it; None if it works.
+    """Return the problem with the Python package accelkit on this machine, and its solution; None if no problem exists.
 
     `failure` is the error, or its traceback, if a part of the package cannot be imported.
     """

@@ -69,7 +69,7 @@ WORKLOAD_ARGUMENTS = {
 
 
 def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any) -> AnsibleModule:
-    """Return a module that calls registries; exit with an error if accelkit is missing or has another version.
+    """Return a module that calls registries; exit with an error if accelkit is missing or has a different version.
 
     `constraints` contains constraints between arguments that are passed to AnsibleModule, such as `required_if`.
     """
@@ -82,8 +82,8 @@ def cache_module(*, constraints: dict[str, Any] | None = None, **arguments: Any)
 def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any, Any, dict[str, Any]]]) -> None:
     """Exit the module with the result of a coroutine function, or with the message of the error that it raises.
 
-    After an error, the result contains `retryable`, which is whether a retry can succeed. If the image is rejected, it
-    also contains the reasons why no signature is accepted.
+    After an error, the result contains `retryable`, which indicates whether a retry can succeed. If the image is
+    rejected, the result also contains the reasons why no signature is accepted.
     """
     try:
         result = asyncio.run(work(module))
@@ -98,7 +98,7 @@ def finish(module: AnsibleModule, work: Callable[[AnsibleModule], Coroutine[Any,
 
 
 def read_settings(module: AnsibleModule) -> RegistrySettings:
-    """Return the settings of a registry client from the arguments of the module."""
+    """Return the settings for a registry client from the module's arguments."""
     given = module.params
     hosts = {name: [each] if isinstance(each, str) else each for name, each in given["registry_mirrors"].items()}
     configs = [Path(each) for each in given["registry_config"]]
@@ -115,12 +115,12 @@ def read_settings(module: AnsibleModule) -> RegistrySettings:
 
 
 def without_mirrors(settings: RegistrySettings) -> RegistrySettings:
-    """Return the settings without mirrors, because a module that changes an image reads it from its own registry."""
+    """Return the settings without mirrors, for modules that must read an image from the registry that they change."""
     return replace(settings, mirrors={})
 
 
 def read_policies(module: AnsibleModule) -> SignerPolicies | None:
-    """Return the signer policies from the arguments of the module; None if they are not set."""
+    """Return the signer policies from the module's arguments; None if they are not set."""
     given = module.params
     return load_policies(Path(given["policy"]), to_path(given["trusted_root"])) if given["policy"] else None
 
@@ -133,7 +133,7 @@ async def read_cards(module: AnsibleModule) -> Any:
 
 
 def read_workload(module: AnsibleModule, node: Any) -> Any:
-    """Return the workload that uses the cache from the arguments of the module."""
+    """Return the workload that uses the cache, as specified in the module's arguments."""
     return parse_workload(node, **{name: module.params[name] for name in WORKLOAD_ARGUMENTS})
 
 

@@ -51,7 +51,10 @@ def described(report: StageReport) -> dict[str, Any]:
 
 
 def written(module: AnsibleModule, report: StageReport, folder: str, formats: Collection[str]) -> list[str]:
-    """Write the report to a folder, which is created if necessary, except in check mode; return the paths."""
+    """Write the report to a folder, which is created if necessary; return the paths of the files.
+
+    In check mode, no files are written.
+    """
     paths = {Path(folder) / FILE_NAMES[ReportFormat(each)]: ReportFormat(each) for each in sorted(set(formats))}
     if not module.check_mode:
         try:

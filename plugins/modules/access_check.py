@@ -23,14 +23,14 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   rules:
     description:
-      - The required permissions, in the format of the rules of a Role or ClusterRole.
+      - The required permissions, in the format of rules in a Role or ClusterRole.
     type: list
     elements: dict
     required: true

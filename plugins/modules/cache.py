@@ -16,8 +16,8 @@ author:
 description:
   - Creates, changes or deletes a C(GKMCache) or a C(ClusterGKMCache). Pods mount a cache through a claim with the same
     name. Pods in the namespace of a C(GKMCache) can use it. Pods in several namespaces can use a C(ClusterGKMCache).
-  - Waits until the cache is ready. The module fails as soon as the signer of a cache is rejected.
-  - If an option is not set, the module does not change the corresponding field of the spec.
+  - Waits until the cache is ready. The module fails immediately if the signer of the cache is rejected.
+  - If an option is not set, the module does not change the corresponding field in the spec.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -64,16 +64,16 @@ options:
   image_pull_secrets:
     description:
       - Names of Secrets that contain credentials for the registry. The Secrets must be in the namespace of the
-        C(GKMCache), or for a C(ClusterGKMCache) in the namespace of accelkit.
+        C(GKMCache), or for a C(ClusterGKMCache) in accelkit's namespace.
     type: list
     elements: str
   mount_path:
     description:
-      - Path at which workloads mount the cache. The default is the path in the labels of the image.
+      - Path at which workloads mount the cache. The default is the path in the image labels.
     type: str
   delivery:
     description:
-      - Method that provides the files of the cache to pods.
+      - Method by which pods get the files of the cache.
       - With V(node), each node stores a copy. With V(namespace), a Job fills one claim in each namespace. With
         V(image), pods mount an image volume.
       - V(auto) selects V(namespace) if a storage class and an access mode for several readers are set, otherwise
@@ -92,7 +92,7 @@ options:
     type: str
   size:
     description:
-      - Size of the claims that Jobs fill, for example V(2Gi). The default is the size in the labels of the image.
+      - Size of the claims that Jobs fill, for example V(2Gi). The default is the size in the image labels.
     type: str
   pod_template:
     description:
@@ -143,7 +143,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: The digest of the cache that pods use. It is empty if no digest has been verified yet.
+  description: The cache digest that pods use. It is empty if no digest has been verified yet.
   returned: if the cache exists
   type: str
   sample: sha256:5f0c…
@@ -162,7 +162,7 @@ conditions:
   type: list
   elements: dict
 nodes:
-  description: Reports from the nodes about the digest, each with C(node), C(ready), C(reason) and C(message).
+  description: The state of this digest on each node, with C(node), C(ready), C(reason) and C(message).
   returned: if the cache exists
   type: list
   elements: dict

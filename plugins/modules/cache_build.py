@@ -17,7 +17,7 @@ description:
   - Builds an image from the cache folder of Triton, vLLM or Habana, and pushes it. The module does not require a
     container engine.
   - The same files always produce the same digest. Therefore, the module does not push the image again if the tag
-    already refers to it.
+    already refers to this digest.
   - Signs the image with C(cosign), unless the image already has a signature. Only this step requires C(cosign).
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -27,7 +27,7 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The module builds the image, and compares it with the image that the tag refers to. It does not push the image.
+      The module builds the image, and compares it with the existing image under this tag. It does not push the image.
   diff_mode:
     support: full
 options:
@@ -49,7 +49,7 @@ options:
     default: gzip
   media:
     description:
-      - Type of the media types in the image.
+      - Media types that the image uses.
     type: str
     choices: [oci, docker]
     default: oci
@@ -61,7 +61,7 @@ options:
     default: ''
   gpu_product:
     description:
-      - Name of the card on which the cache was compiled, as reported by the library of its vendor.
+      - Name of the card on which the cache was compiled, as reported by the vendor's library.
     type: str
   built_for:
     description:
@@ -76,15 +76,15 @@ options:
     default: false
   sign:
     description:
-      - Whether to sign the image if it has no signature.
-      - The module does not verify existing signatures. To verify them, use M(accelkit.kubernetes.cache_verify).
+      - Whether to sign the image if it does not have a signature.
+      - The module does not verify existing signatures. To verify signatures, use M(accelkit.kubernetes.cache_verify).
     type: bool
     default: false
   sign_key:
     description:
       - Key for C(cosign). This can be the path of a file, a Kubernetes Secret as C(k8s://namespace/name), or the URI of
         a key management service.
-      - C(cosign) reads the password of the key from E(COSIGN_PASSWORD) in the environment of the task.
+      - C(cosign) reads the key's password from E(COSIGN_PASSWORD) in the environment of the task.
       - By default, C(cosign) uses keyless signing with the identity from its environment.
     type: str
     default: ''
@@ -154,7 +154,8 @@ compressed_bytes:
   type: int
   sample: 20971520
 uploaded_bytes:
-  description: Number of uploaded bytes. It is less than the size of the layer if the registry already had a part of it.
+  description: Number of uploaded bytes. It is less than the size of the layer if the registry already had part of the
+    layer.
   returned: success
   type: int
   sample: 20973568
@@ -167,7 +168,8 @@ signed:
   returned: success
   type: bool
 secrets:
-  description: Variables in the cache files that look like secrets. All users who can pull the image can read them.
+  description: Variables in the cache files that look like secrets. All users who can pull the image can read these
+    variables.
   returned: success
   type: list
   elements: str

@@ -15,8 +15,8 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Copies an image without changes to another registry or repository, including the artifacts that C(cosign) attached
-    to it.
-  - The signatures are also valid for the copy, so you do not need to sign it again.
+    to the image.
+  - The signatures are also valid for the copy, so you do not need to sign the copy.
   - The module does not upload content that the target already has.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -46,8 +46,8 @@ options:
     default: true
 notes:
   - The module does not verify signatures. To verify the source or the target, use M(accelkit.kubernetes.cache_verify).
-  - All signatures in the format of cosign 2 share one tag. After the copy, the target has only the signatures of the
-    source in this format.
+  - All signatures in the cosign 2 format share a single tag. After the copy, the target has only the source's
+    signatures in this format.
 seealso:
   - module: accelkit.kubernetes.cache_build
   - module: accelkit.kubernetes.cache_verify
@@ -78,7 +78,8 @@ manifests:
   sample: 2
 signatures:
   description: >-
-    Number of signature images and bundles that the target did not have, including those for the members of an index.
+    Number of signature images and bundles that the target did not have, including signatures for the members of an
+    index.
   returned: success
   type: int
   sample: 1

@@ -14,12 +14,12 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Verifies an image, checks whether it fits the given cards, and extracts its cache once to a folder that is named
-    after the digest.
+  - Verifies an image, checks whether the given cards can use its cache, and extracts the cache once to a folder that is
+    named after the digest.
   - The module does not write files before it has verified the signatures. The cache becomes visible only after all
-    bytes are verified.
-  - If the cache already exists and the policies differ, the module verifies the image again. It does not extract the
-    cache again.
+    bytes have been verified.
+  - If the cache already exists but was verified against different policies, the module verifies the image again. It
+    does not extract the cache again.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -31,8 +31,8 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The module verifies and checks the image, but does not write files. Only an extraction can detect whether the
-      layers are valid and fit on the disk.
+      The module verifies and checks the image, but does not write files. Whether the layers are valid and fit on the
+      disk can only be determined by an extraction.
   diff_mode:
     support: full
 options:
@@ -43,12 +43,14 @@ options:
     required: true
   folder:
     description:
-      - Parent folder of the folders that are named after digests. The module creates it if it does not exist.
+      - Parent folder of the folders that are named after digests. The module creates the parent folder if it does not
+        exist.
     type: path
     required: true
   mount_path:
     description:
-      - Absolute path at which workloads mount the cache. The module changes Triton's group files for this path.
+      - Absolute path at which workloads mount the cache. The module rewrites the paths in Triton's group files for this
+        path.
       - The default is the path of the extracted cache.
       - The module extracts a separate copy for each path.
     type: str
@@ -142,7 +144,7 @@ compatibility:
   type: dict
   contains:
     fit:
-      description: Cards that can use the cache, V(all), V(some), V(none) or V(unknown).
+      description: How many of the cards can use the cache, V(all), V(some), V(none) or V(unknown).
       type: str
       sample: all
     reasons:
@@ -157,7 +159,8 @@ reason:
   description:
     - Reason why no signature is accepted, as an identifier that the guide to signer policies explains, for example
       V(NoSignatures), V(IdentityMismatch) or V(NotCovered).
-    - If several signatures are rejected, the reason is that of the failure in the latest step of the verification.
+    - If several signatures are rejected, this is the reason for the failure that occurred in the latest verification
+      step.
   returned: if the image is rejected
   type: str
   sample: IdentityMismatch

@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads the labels that describe the kernel cache in an image, and checks whether the cache fits the given cards. The
-    module does not download layers.
+  - Reads the labels that describe the kernel cache in an image, and checks whether the given cards can use the cache.
+    The module does not download layers.
   - Lists the extracted caches in a folder.
-  - The module does not verify signatures, so the labels are not trustworthy. To verify the signer, use
+  - The module does not verify signatures, so you cannot trust the labels. To verify the signer, use
     M(accelkit.kubernetes.cache_verify).
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
@@ -29,10 +29,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   image:
     description:
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 RETURN = r"""
 cache:
   description: >-
-    Data from the labels and the manifest of the image. A value is null if the image does not contain the information.
+    Data from the image's labels and manifest. A value is null if the image does not contain this information.
   returned: if O(image) is set
   type: dict
   contains:

@@ -16,9 +16,9 @@ author:
 description:
   - Verifies that the signatures of an image satisfy each signer policy that covers the image, and returns the digest.
   - Fails if the signatures do not satisfy a policy, or if no policy covers the image.
-  - If cards are given, the module also returns whether they can use the cache. It does not fail if the image does not
-    fit any of the cards.
-  - The signatures apply to the digest. In later tasks, use the returned RV(image), because a tag can move.
+  - If cards are given, the module also returns whether these cards can use the cache. It does not fail if none of the
+    cards can use the cache.
+  - The signatures apply to the digest. In later tasks, use the returned RV(image), because a tag can be moved.
 extends_documentation_fragment:
   - accelkit.kubernetes._registry
   - accelkit.kubernetes._registry.policy
@@ -30,10 +30,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   image:
     description:
@@ -116,7 +116,7 @@ compatibility:
   type: dict
   contains:
     fit:
-      description: Cards that can use the cache, V(all), V(some), V(none) or V(unknown).
+      description: How many of the cards can use the cache, V(all), V(some), V(none) or V(unknown).
       type: str
       sample: all
     reasons:
@@ -134,7 +134,8 @@ reason:
   description:
     - Reason why no signature is accepted, as an identifier that the guide to signer policies explains, for example
       V(NoSignatures), V(IdentityMismatch) or V(NotCovered).
-    - If several signatures are rejected, the reason is that of the failure in the latest step of the verification.
+    - If several signatures are rejected, this is the reason for the failure that occurred in the latest verification
+      step.
   returned: if the image is rejected
   type: str
   sample: IdentityMismatch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_info
-short_description: Gather the version and the nodes of a cluster
+short_description: Gather information about the version and nodes of a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -23,10 +23,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 seealso:
   - module: accelkit.kubernetes.memory_info
 """
@@ -61,7 +61,8 @@ nodes:
       sample: worker-1
     address:
       description: >-
-        InternalIP of the node, otherwise its host name. The value is empty if the node has neither of these addresses.
+        InternalIP address of the node, otherwise its host name. The value is empty if the node has neither of these
+        addresses.
       type: str
       sample: 192.0.2.21
     control_plane:

@@ -16,9 +16,9 @@ author:
 description:
   - Reads the kernel of each node and the vendors of its cards, and plans one DaemonSet for each combination of kernel
     and vendor.
-  - The module does not act on nodes that are cordoned or not ready. RV(problems) lists them.
-  - With O(state=recorded), the module labels the nodes with their kernel, because the DaemonSets select nodes by this
-    label.
+  - The module does not act on nodes that are cordoned or not ready, and lists these nodes in RV(problems).
+  - With O(state=recorded), the module labels the nodes with their kernel version, because the DaemonSets select nodes
+    by this label.
   - The module returns the differences between the plan and the cluster, the nodes to upgrade, and the DaemonSets that
     are no longer needed.
 extends_documentation_fragment:
@@ -35,10 +35,10 @@ attributes:
 options:
   state:
     description:
-      - V(planned) changes nothing.
+      - V(planned) does not change anything.
       - V(recorded) adds the labels C(accelkit.io/driver-kernel) and C(accelkit.io/driver-vendor.VENDOR) to the nodes,
-        and updates labels for a previous kernel.
-      - V(absent) removes these labels and the records of upgrades from all nodes. It does not uncordon nodes.
+        and updates labels that refer to a previous kernel.
+      - V(absent) removes these labels and the upgrade records from all nodes. It does not uncordon nodes.
     type: str
     choices: [planned, recorded, absent]
     default: planned
@@ -72,7 +72,7 @@ options:
     default: {}
   adopt:
     description:
-      - Whether to also plan drivers for nodes whose driver another operator manages.
+      - Whether to also plan drivers for nodes on which another operator manages the driver.
       - This option has no effect with O(mode=preinstalled), because accelkit then does not install drivers or exclude
         nodes.
     type: bool
@@ -80,7 +80,7 @@ options:
   packages_kernel:
     description:
       - Kernel for which RV(packages) is computed.
-      - By default, this is the kernel that each node runs.
+      - By default, this is the current kernel of each node.
     type: str
     default: ""
   packages_version:
@@ -122,7 +122,7 @@ problems:
   type: list
   elements: dict
 missing:
-  description: Names of the DaemonSets whose image does not exist in its registry.
+  description: Names of the DaemonSets with an image that does not exist in its registry.
   returned: success
   type: list
   elements: str
@@ -139,7 +139,7 @@ unknown:
   type: list
   elements: str
 deletable:
-  description: DaemonSets that are not in the plan, and have no pods and no nodes to run on.
+  description: DaemonSets that are not in the plan, do not have pods, and do not match any nodes.
   returned: success
   type: list
   elements: str
@@ -149,7 +149,7 @@ occupied:
   type: list
   elements: str
 outdated:
-  description: Nodes whose driver must be upgraded, each with C(node), C(why) and C(cordoned).
+  description: Nodes on which the driver must be upgraded, each with C(node), C(why) and C(cordoned).
   returned: success
   type: list
   elements: dict
@@ -159,12 +159,12 @@ packages:
   type: dict
   sample: {worker-1: [nvidia-driver-550.54.14]}
 vendors:
-  description: Vendors of the cards in each node, without the nodes and vendors in RV(owned).
+  description: Vendors of the cards in each node, except the nodes and vendors in RV(owned).
   returned: success
   type: dict
   sample: {worker-1: [nvidia]}
 owned:
-  description: Other owners of the drivers in O(vendors), by node and vendor. The value is empty with O(adopt=true).
+  description: Other owners of the drivers in O(vendors), by node and vendor. With O(adopt=true), the value is empty.
   returned: success
   type: dict
   sample: {worker-2: {nvidia: NVIDIA's gpu-operator}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: example_manifests
-short_description: Generate and deploy the example manifests of GKM
+short_description: Generate and deploy GKM's example manifests
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -59,19 +59,19 @@ options:
     type: str
     choices: [cuda, rocm]
   cosign:
-    description: Version of cosign whose signature format the image uses.
+    description: Version of cosign that determines the format of the image's signature.
     type: str
     choices: [v2, v3]
   environment:
     description:
       - V(kind) adds an init container that sets permissions, and a toleration.
-      - V(nfd) adds an affinity for nodes that Node Feature Discovery labelled, and a toleration.
+      - V(nfd) adds an affinity for nodes that Node Feature Discovery labeled, and a toleration.
     type: str
     choices: [none, kind, nfd]
     default: none
   output:
     description:
-      - Folder for the files.
+      - Output folder for the files.
       - Required with O(state=generated) and O(state=absent). With O(state=deployed), the module also writes the files
         to this folder.
     type: path

@@ -15,12 +15,13 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Returns yes, no or unknown for each node, with the reason and the next action. Run the module before you change the
-    node. If required information cannot be read, the answer is unknown.
-  - A node works with a kernel if an image, a mapping or a package for the kernel exists for each vendor of its cards.
-  - A node works with a Kubernetes version if the version skew is supported, and no client uses an API that this version
-    removes. In addition, the feature gates that the devices need must exist and be enabled.
-  - A node works with a driver if the driver is available, and all kernel caches that can currently be loaded can also
-    be loaded with this driver.
+    node. If required information cannot be read, the result is unknown.
+  - A node works with a kernel if, for each vendor of its cards, an image, a mapping or a package for this kernel
+    exists.
+  - A node works with a Kubernetes version if the version skew is supported, and no client uses an API that is removed
+    in this version. In addition, the feature gates that the devices need must exist and be enabled.
+  - A node works with a driver if the driver is available, and all kernel caches that the node can load now can also be
+    loaded with this driver.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -30,10 +31,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   kernel:
     description:
@@ -98,12 +99,12 @@ answers:
   type: list
   elements: dict
 refused:
-  description: Sorted names of the nodes for which at least one answer is no.
+  description: Sorted names of the nodes for which at least one result is no.
   returned: success
   type: list
   elements: str
 unknown:
-  description: Sorted names of the nodes for which at least one answer is unknown and no answer is no.
+  description: Sorted names of the nodes for which at least one result is unknown and no result is no.
   returned: success
   type: list
   elements: str

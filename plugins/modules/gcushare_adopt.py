@@ -17,7 +17,7 @@ description:
   - Uninstalls the Helm releases of GCUShare's charts. The module does not require Helm, and does not run hooks.
   - Replaces the node label C(enflame.com/gcushare=true) with C(accelkit.io/share=true).
   - Reads the memory unit of GCUShare's pods from C(memoryUnit) in the releases. Records the unit on the nodes, so that
-    later runs can read it.
+    later runs can read the unit.
   - The module does not change running pods. To adopt GCUShare's entry in the configuration of kube-scheduler, use
     M(accelkit.kubernetes.scheduler_config).
 extends_documentation_fragment:
@@ -46,7 +46,7 @@ releases:
   elements: str
   sample: [kube-system/gcushare-device-plugin]
 nodes:
-  description: Names of the nodes whose cards GCUShare shared.
+  description: Names of the nodes on which GCUShare shared the cards.
   returned: success
   type: list
   elements: str

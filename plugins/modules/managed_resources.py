@@ -50,7 +50,7 @@ options:
     default: [accelkit.io/memory, accelkit.io/cards]
   schedulers:
     description:
-      - Names of the nodes whose kube-scheduler was configured.
+      - Names of the nodes on which kube-scheduler was configured.
       - By default, the module does not check which nodes run a kube-scheduler.
     type: list
     elements: str
@@ -80,13 +80,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 resources:
-  description: The resources in the record after the task.
+  description: The recorded resources after the task.
   returned: success
   type: list
   elements: str
   sample: [accelkit.io/cards, accelkit.io/memory]
 recorded:
-  description: The resources in the record before the task. The value is null if no readable record existed.
+  description: The recorded resources before the task. The value is null if no readable record existed.
   returned: success
   type: list
   elements: str
@@ -110,8 +110,8 @@ former_dialects:
   sample: []
 problem:
   description: >-
-    A kube-scheduler that may not call the extender, which is the reason why the module does not add resources. The
-    value is empty if no such kube-scheduler is known.
+    A kube-scheduler that possibly does not call the extender, so that the module does not add resources. The value is
+    empty if no such kube-scheduler is known.
   returned: success
   type: str
   sample: ''

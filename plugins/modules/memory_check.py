@@ -16,9 +16,9 @@ author:
 description:
   - Fails with a list of cards if the shares of pods exceed the capacity of a card, if a card has less free memory than
     O(min_free), or if the accounting contains another error.
-  - The module reports a finding only if it lasts for O(wait_seconds). It reports V(low_free) immediately. With
+  - The module reports a finding only if it persists for O(wait_seconds). It reports V(low_free) immediately. With
     O(allocations=false), it reports all findings immediately.
-  - Fails if, according to the node agents, a kubelet allocated cards to a pod that differ from its assignment.
+  - Fails if the node agents report that a kubelet allocated different cards to a pod than the cards in its assignment.
   - The module checks all cards before it fails.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -28,10 +28,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   nodes:
     description:
@@ -48,14 +48,14 @@ options:
     type: str
   allocations:
     description:
-      - Whether to compare the assignments of pods with the allocations by their kubelets.
+      - Whether to compare the assignments of pods with the allocations that their kubelets made.
     type: bool
     default: true
   bypassing:
     description:
       - Whether to report pods that were bound without the extender since the start of the run that holds the Lease of
-        M(accelkit.kubernetes.run_lease), even if the extender has accounted for their cards in the meantime. Pods that
-        have finished are excluded.
+        M(accelkit.kubernetes.run_lease), even if the extender has added their cards to the ledger in the meantime. Pods
+        that have finished are excluded.
     type: bool
     default: false
   kinds:
@@ -67,8 +67,8 @@ options:
     default: []
   wait_seconds:
     description:
-      - Minimum duration of a reported finding or difference, in seconds. Shorter differences are treated as changes in
-        progress.
+      - Minimum duration of a reported finding or difference, in seconds. If a finding or difference does not last this
+        long, it is treated as a change in progress.
     type: float
     default: 10
   namespace:
@@ -136,8 +136,8 @@ findings:
       sample: 2147483648
 differences:
   description: >-
-    Differences between the assignments of pods and the allocations by their kubelets. The list is empty if there are no
-    differences.
+    Differences between the assignments of pods and the allocations that their kubelets made. The list is empty if there
+    are no differences.
   returned: if O(allocations=true) or O(bypassing=true)
   type: list
   elements: dict

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: memory_info
-short_description: Gather information about the cards of a cluster and their use by pods
+short_description: Gather information about the cards in a cluster and the pods that use them
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads nodes and pods from the API server. For each card of each node, returns the capacity, the used memory and the
+  - Reads nodes and pods from the API server. For each card in each node, returns the capacity, the used memory and the
     shares of containers.
   - The module returns the same data as C(accelkit inspect). The extender does not need to run.
 extends_documentation_fragment:
@@ -25,10 +25,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   nodes:
     description:
@@ -58,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 inspection:
-  description: The cards of the cluster, in the format of C(accelkit inspect -o json).
+  description: The cards in the cluster, in the format of C(accelkit inspect -o json).
   returned: success
   type: dict
   contains:
@@ -84,7 +84,7 @@ inspection:
           type: str
           sample: shared
         problem:
-          description: Reason for the state V(unknown), otherwise empty.
+          description: Reason for the state V(unknown). The value is empty for other states.
           type: str
           sample: ''
         cards:
@@ -92,7 +92,7 @@ inspection:
           type: list
           elements: dict
         unassigned:
-          description: Pods that use cards in the node, but have no assignment that identifies the cards.
+          description: Pods that use cards in the node, but do not have an assignment that identifies these cards.
           type: list
           elements: dict
         totals:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_cordon
-short_description: Cordon a node for the upgrade of its driver, or uncordon it
+short_description: Cordon a node for a driver upgrade, or uncordon it
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Records the progress of the upgrade, and whether the upgrade cordoned the node, in the annotation
-    C(accelkit.io/driver-upgrade). Therefore, an interrupted upgrade can continue from the recorded phase.
+  - In the annotation C(accelkit.io/driver-upgrade), records the progress of the upgrade, and whether the upgrade
+    cordoned the node. Therefore, an interrupted upgrade can continue from the recorded phase.
   - The module does not uncordon a node that another user or controller cordoned.
-  - The module sets the cordon and the record in a single request, and removes both in a single request.
+  - The module sets the cordon and the record in a single request. It also removes the cordon and the record in a single
+    request.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_discover
-short_description: Discover the cards of nodes that are not shared yet
+short_description: Discover the cards in nodes that are not shared yet
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Runs C(accelkit discover) in a pod on each node without the label C(accelkit.io/share). The pod detects the cards in
-    the node, and the requirements for sharing them that the node does not meet.
-  - Also examines nodes with the label C(accelkit.io/share=true) whose node agent has not published their cards yet. The
-    module warns about unmet requirements on these nodes.
+    the node, and checks whether the node fulfills the requirements for sharing its cards.
+  - Also examines nodes with the label C(accelkit.io/share=true) if their node agent has not published their cards yet.
+    The module warns about unfulfilled requirements on these nodes.
   - If O(driver_root), O(runtime_class), O(cdi_devices) or O(privileged) is set, runs a second pod on nodes with cards.
     This pod has the same access to the driver as node agents.
-  - The pods can read the devices of the node, but have no access to the API server. The module deletes the pods after
-    use.
+  - The pods can read the devices of the node, but do not have access to the API server. The module deletes the pods
+    after use.
   - In check mode, the module does not start pods, and returns no nodes.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -31,10 +31,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   nodes:
     description:
@@ -57,7 +57,7 @@ options:
     default: /
   driver_root:
     description:
-      - Folder on the nodes that contains the drivers of the vendors, as for node agents.
+      - Folder on the nodes that contains the vendors' drivers, as for node agents.
     type: str
     default: /
   runtime_class:
@@ -121,7 +121,7 @@ looked_at:
   sample: [worker-1, worker-2]
 missing:
   description: >-
-    Unmet requirements for sharing the cards, by node name. The dictionary contains only nodes without the label
+    Unfulfilled requirements for sharing the cards, by node name. The dictionary contains only nodes without the label
     C(accelkit.io/share=true).
   returned: success
   type: dict

@@ -14,11 +14,11 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Evicts the pods that use cards of one vendor through the eviction API, and waits until they have terminated. Pods
-    with a lower priority are evicted first. Other pods are not evicted.
+  - Uses the eviction API to evict the pods that use the cards of one vendor, and waits until these pods have
+    terminated. Pods with a lower priority are evicted first. Other pods are not evicted.
   - M(kubernetes.core.k8s_drain) does not consider cards or priorities, and stops at the first eviction that a
-    PodDisruptionBudget forbids. This module retries such an eviction until O(timeout).
-  - Pods of DaemonSets and static pods are not evicted, because they would be created again immediately.
+    PodDisruptionBudget does not allow. This module retries such an eviction until O(timeout) expires.
+  - DaemonSet pods and static pods are not evicted, because they would be created again immediately.
   - Cordon the node with M(accelkit.kubernetes.node_cordon) before you use this module.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection

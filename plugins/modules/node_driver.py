@@ -9,13 +9,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_driver
-short_description: Replace the driver of a node, and wait until it works
+short_description: Replace the driver on a node, and wait until it works
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Deletes the driver pods on one node whose image is not in O(images), because their DaemonSets do not replace these
-    pods. Waits until the new pods are ready.
+  - On one node, deletes the driver pods with an image that is not in O(images), because their DaemonSets do not replace
+    these pods. Waits until the new pods are ready.
   - Then waits until the node agent reports the required driver version for all cards, no card is unhealthy, and the
     stage C(driver-check) has not failed since O(began_at).
 extends_documentation_fragment:
@@ -41,7 +41,7 @@ options:
     default: {}
   images:
     description:
-      - Images that the driver pods of the node must have. Leave it empty if the drivers of the node do not run in pods.
+      - Images that the driver pods on the node must have. Leave it empty if the drivers on the node do not run in pods.
     type: list
     elements: str
     default: []

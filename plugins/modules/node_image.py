@@ -39,7 +39,7 @@ options:
     required: true
   tag:
     description: >-
-      Tag of the image. The tag must be unique for the content, because the module does not import an existing tag
+      Tag of the image. Different content must have a different tag, because the module does not import an existing tag
       again.
     type: str
   archive:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_owners
-short_description: Find the owners of the cards of nodes
+short_description: Find the owners of cards in nodes
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Finds nodes whose cards have another owner, for example NVIDIA's gpu-operator, Kernel Module Management, HAMi, the
-    vendor's device plugin or a DRA driver.
+  - Finds nodes with cards that have another owner, for example NVIDIA's gpu-operator, Kernel Module Management, HAMi,
+    the vendor's device plugin or a DRA driver.
   - The module reads the labels, annotations and status of the nodes, ResourceSlices and DaemonSets.
   - Unless O(adopt=true), it warns about nodes with another owner, and returns them so that they can be excluded.
   - It fails if another owner advertises the cards of a node that accelkit shares or must adopt, or if a node in
@@ -28,22 +28,22 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   nodes:
     description:
-      - Names of the nodes to examine. All of them must exist. The module fails if one of them has another owner.
-      - By default, the module examines all nodes except those with the label C(accelkit.io/share=false).
+      - Names of the nodes to examine. All of them must exist. The module fails if one of these nodes has another owner.
+      - By default, the module examines all nodes except nodes with the label C(accelkit.io/share=false).
     type: list
     elements: str
     default: []
   adopt:
     description:
-      - Whether to adopt nodes whose owners do not currently advertise cards, for example nodes whose driver an operator
-        loads.
+      - Whether to adopt nodes if their owners do not currently advertise cards, for example nodes on which an operator
+        loads the driver.
     type: bool
     default: false
   coexisting:
@@ -88,7 +88,7 @@ left_alone:
   elements: str
   sample: [node-3]
 judgements:
-  description: The decision about each node that has another owner, or metadata of a previous owner, by node name.
+  description: By node name, the decision about each node that has another owner, or metadata of a previous owner.
   returned: always
   type: dict
   sample:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_partition
-short_description: Set taints, roles and pools of nodes with cards
+short_description: Set the taints, roles and pools of nodes with cards
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
@@ -41,14 +41,14 @@ options:
     default: present
   taints:
     description:
-      - Extended resources whose names are the keys of the taints.
+      - Names of extended resources, which are the keys of the taints.
     type: list
     elements: str
     default: []
   tainted:
     description:
       - Names of the nodes to taint.
-      - By default, the module taints all nodes whose cards are shared.
+      - By default, the module taints all nodes that share their cards.
     type: list
     elements: str
     default: []
@@ -64,15 +64,15 @@ options:
     default: {}
   own_pods:
     description:
-      - Pods that must be able to run on at least one node. If the taints exclude them from all nodes, the module fails
-        before it changes any node.
+      - Pods that must be able to run on at least one node. If the taints exclude these pods from all nodes, the module
+        fails before it changes any node.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
         description:
-          - Name that messages use for the pods.
+          - Name of the pods in messages.
         type: str
         required: true
       setting:

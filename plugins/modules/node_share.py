@@ -9,18 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_share
-short_description: Select the nodes whose cards are shared
+short_description: Select the nodes that share their cards
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Sets the label C(accelkit.io/share=true) on nodes.
   - With O(state=absent), removes accelkit's metadata from nodes. The metadata consists of the label, the annotation
-    C(accelkit.io/inventory), and the advertised resources in the capacity and allocatable of the node. The resources
-    are C(accelkit.io/memory) and C(accelkit.io/cards), or the resources of the agents' dialects.
+    C(accelkit.io/inventory), and the advertised resources in C(capacity) and C(allocatable) of the node status. The
+    resources are C(accelkit.io/memory) and C(accelkit.io/cards), or the resources of the agents' dialects.
   - The module does not remove the label C(accelkit.io/share=false), because a user set it.
   - When a device plugin stops, the kubelet only sets the plugin's resources to 0. Therefore, with O(state=absent), the
-    module waits until the values are 0, deletes the resources from the status of the node, and checks that they do not
+    module waits until the values are 0, deletes the resources from the node status, and checks that they do not
     reappear.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -49,9 +49,9 @@ options:
     description:
       - Names of the nodes. All of them must exist.
       - By default, O(state=present) selects all nodes with cards. These are nodes with an inventory, and nodes that
-        Node Feature Discovery or the vendor's tools labelled as nodes with cards. Nodes with the label
+        Node Feature Discovery or the vendor's tools labeled as nodes with cards. Nodes with the label
         C(accelkit.io/share=false) are excluded.
-      - By default, O(state=absent) selects all nodes that have metadata of accelkit.
+      - By default, O(state=absent) selects all nodes that have accelkit's metadata.
     type: list
     elements: str
     default: []
@@ -85,8 +85,8 @@ options:
     description:
       - Dialect whose resources the node agents serve, for example V(native), V(gcushare), V(aliyun), V(kubegpu), or a
         dialect from a plug-in.
-      - If the dialect comes from another system, the module also adds the label of this system to nodes that do not
-        have it. It removes this label together with accelkit's metadata.
+      - If the dialect describes another system, the module also adds the label of this system to nodes that do not have
+        this label. It removes this label together with accelkit's metadata.
     type: str
     default: native
   dialects:
@@ -99,7 +99,8 @@ options:
   coexisting:
     description:
       - With O(state=present), names of nodes that are shared although another device plugin advertises their cards, for
-        example as C(nvidia.com/gpu). For other nodes, the module fails, because the same card could be allocated twice.
+        example as C(nvidia.com/gpu). The module fails if this is the case for any other node, because the same card
+        could be allocated twice.
     type: list
     elements: str
     default: []
@@ -112,8 +113,8 @@ options:
     default: []
   grace_seconds:
     description:
-      - With O(state=absent), the maximum time to wait for the kubelets to set the resources to 0, in seconds. A kubelet
-        does this five minutes after the device plugin stops.
+      - With O(state=absent), the maximum time in seconds to wait until the kubelets have set the resources to 0. A
+        kubelet does this five minutes after the device plugin has stopped.
       - With O(state=withdrawn), the maximum time to wait until the kubelets no longer advertise resources, in seconds.
         This takes a few seconds.
     type: int
@@ -155,13 +156,14 @@ nodes:
 library_problems:
   description:
     - With O(wait_seconds), vendor libraries that are missing or do not work, with the reason, by node name.
-    - For these nodes, data from the libraries is missing, for example card errors, or the memory of models that are not
-      in a table. The module warns about these libraries, but does not fail.
+    - For these nodes, data from the libraries is missing, for example card errors, or the memory size of models that
+      are not in accelkit's table. The module warns about these libraries, but does not fail.
   returned: success
   type: dict
   sample: {node-1: ['library libefml.so of enflame is missing: it is in none of the host''s library folders']}
 before:
-  description: accelkit's labels, annotations, capacity and allocatable on each changed node before the change.
+  description: accelkit's labels, annotations, capacity and allocatable resources on each changed node before the
+    change.
   returned: success
   type: dict
   sample: {node-1: {}}

@@ -15,8 +15,8 @@ author:
   - The accelkit authors (@accelkit)
 description:
   - Finds objects by their labels C(app.kubernetes.io/part-of=accelkit) and C(app.kubernetes.io/managed-by=ansible),
-    independent of the variables of the run that created them. Deletes objects that are not in O(keep), and waits until
-    they no longer exist.
+    regardless of the variables of the run that created the objects. Deletes objects that are not in O(keep), and waits
+    until they no longer exist.
   - The module searches C(kube-system), the namespaces of the objects in O(keep), the namespaces in O(namespaces), and
     the namespaces whose ServiceAccounts are subjects of ClusterRoleBindings with these labels. It ignores other
     namespaces, because their users can set the same labels.
@@ -31,7 +31,7 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: The diff contains only names of objects, not their content.
+    details: The diff contains only object names, not their content.
 options:
   component:
     description:
@@ -82,7 +82,7 @@ components:
   elements: str
   sample: [second-scheduler]
 namespaces:
-  description: The searched namespaces.
+  description: The namespaces that were searched.
   returned: success
   type: list
   elements: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: openshift_info
-short_description: Detect the OpenShift APIs of a cluster
+short_description: Detect the OpenShift APIs in a cluster
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Reads the API groups from the API server, and returns which OpenShift APIs the server provides.
+  - Reads the API groups from the API server, and returns which OpenShift APIs it serves.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -23,10 +23,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 """
 
 EXAMPLES = r"""

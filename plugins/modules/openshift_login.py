@@ -14,7 +14,7 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Requests a token from OpenShift's OAuth server with the name and password of a user, in the same way as C(oc login).
+  - Requests a token from OpenShift's OAuth server with a user's name and password, in the same way as C(oc login).
   - The token is a secret, so use C(no_log). The token expires automatically.
 requirements:
   - openshift >= 0.13
@@ -98,7 +98,7 @@ except ImportError:
 
 
 class LateError(Exception):
-    """Error that is raised after the timeout."""
+    """Error that is raised when the timeout expires."""
 
 
 def end(_number, _frame):
@@ -106,7 +106,10 @@ def end(_number, _frame):
 
 
 def log_in(parameters):
-    """Return the response with the token. The library does not support a timeout, so an alarm signal interrupts it."""
+    """Return the response that contains the token.
+
+    The library does not support a timeout, so an alarm signal interrupts the call.
+    """
     # The base class is the configuration class of the Python package kubernetes, and newer versions reject its
     # arguments. The login does not use the base class.
     steps = {name: getattr(OCPLoginConfiguration, name) for name in ("get_token", "discover", "login")}

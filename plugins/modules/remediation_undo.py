@@ -16,9 +16,9 @@ author:
 description:
   - Removes the cordons of cards, the taint C(accelkit.io/unhealthy), the condition C(AcceleratorHealthy) and the
     annotation C(accelkit.io/remediation) from all nodes.
-  - The module removes only changes that are recorded on the node as changes of remediation. It does not remove changes
-    by other users and controllers.
-  - Stop the remediation service first, because it would make the changes again.
+  - The module removes only changes that the node's record attributes to remediation. It does not remove changes by
+    other users and controllers.
+  - Before you run the module, stop the remediation service, because it would make the changes again.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api

@@ -16,7 +16,7 @@ author:
 description:
   - Waits until all pods of a Deployment or DaemonSet match its current template and are available.
   - With O(lease), the module also waits until one of these pods holds the Lease.
-  - Every 15 seconds, the module reports the pods that are not ready, and the time that it has waited.
+  - Every 15 seconds, the module reports the pods that are not ready, and the elapsed time.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -25,10 +25,10 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   kind:
     description:
@@ -82,13 +82,13 @@ holder:
   type: str
   sample: accelkit-extender-7d9f8-abcde
 pods:
-  description: Number of pods of the workload.
+  description: Number of pods in the workload.
   returned: success
   type: int
   sample: 3
 waiting_for:
   description: >-
-    The condition that was not met at the timeout, which is pods that are not ready, or a missing holder of the Lease.
+    The condition that was not fulfilled when the timeout expired: pods are not ready, or no pod holds the Lease.
   returned: if the rollout is not complete in time
   type: str
   sample: "2 of 5 pods of DaemonSet accelkit/accelkit-node-agent: node-1, node-2"

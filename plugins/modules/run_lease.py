@@ -17,7 +17,7 @@ description:
   - Holds the Lease C(accelkit-run) in C(kube-system) until this Ansible run ends, even if it fails or is killed. Then
     deletes the Lease.
   - Fails if another run holds the Lease. If the Lease was not renewed for one minute, another run can acquire it,
-    because the machine of the run that holds it has failed.
+    because it assumes that the machine of the holder has failed.
   - In check mode, the action only reads the Lease, and issues a warning that contains the holder.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -44,12 +44,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: The run that holds the Lease. The value is empty if no run holds the Lease.
+  description: The run that holds the Lease, or an empty value if no run holds the Lease.
   returned: always
   type: str
   sample: admin@controller, process 4711
 since:
-  description: Start time of this run.
+  description: Start time of the run that holds the Lease.
   returned: always
   type: str
   sample: "2026-06-01T12:00:00.000000Z"

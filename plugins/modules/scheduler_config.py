@@ -9,14 +9,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: scheduler_config
-short_description: Configure the kube-scheduler on a host to call accelkit's extender
+short_description: Configure kube-scheduler on a host to call accelkit's extender
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - Configures kube-scheduler on one host to use a copy of its configuration that contains accelkit's extender. The
-    action then waits until kube-scheduler runs with this copy. If kube-scheduler does not start, the action restores
-    the previous launch file, and fails with the end of kube-scheduler's log.
+    action then waits until kube-scheduler is running with this copy. If kube-scheduler does not start, the action
+    restores the previous launch file, and fails with the last lines of kube-scheduler's log.
   - The action replaces the launch file with a single rename. The launch file is the static pod manifest, a systemd
     drop-in or a similar file. The comments, order and quotes in a manifest are preserved.
   - kube-scheduler supports only one extender that binds pods. The action fails if another extender binds pods.
@@ -95,7 +95,7 @@ options:
         required: true
       server_name:
         description: >-
-          Server name to verify in the certificate of the extender. Required if the URL contains an IP address.
+          Server name to verify in the extender's certificate. Required if the URL contains an IP address.
         type: str
         default: ""
       weight:
@@ -107,7 +107,7 @@ options:
         type: str
         default: 10s
       node_cache_capable:
-        description: Whether kube-scheduler sends only the names of nodes, not the complete nodes.
+        description: Whether kube-scheduler sends only node names instead of complete nodes.
         type: bool
         default: true
       ignorable:
@@ -117,7 +117,8 @@ options:
         type: bool
         default: false
       managed_resources:
-        description: Resources of the extender. It is called for pods that request at least one of these resources.
+        description: Resources that the extender manages. kube-scheduler calls the extender for pods that request at
+          least one of these resources.
         type: list
         elements: str
         default: [accelkit.io/memory, accelkit.io/cards]
@@ -128,23 +129,23 @@ options:
     type: dict
     suboptions:
       ca:
-        description: CA certificates that verify the certificate of the extender.
+        description: CA certificates for verifying the extender's certificate.
         type: str
         required: true
       certificate:
-        description: Client certificate of kube-scheduler.
+        description: kube-scheduler's client certificate.
         type: str
         required: true
       key:
-        description: Private key of kube-scheduler.
+        description: kube-scheduler's private key.
         type: str
         required: true
   pod:
     description:
       - Settings to access the host through a pod on O(node), instead of the connection in the inventory. The action
         creates the pod, its permissions and its Secret in C(kube-system), and deletes them afterwards.
-      - In check mode, the action does not create a pod. It only reads from the API server, and warns that the changes
-        to the files are unknown.
+      - In check mode, the action does not create a pod. It only reads from the API server, and warns that it cannot
+        determine the changes to the files.
       - This option supports V(static_pod) and V(config_file).
     type: dict
     suboptions:
@@ -162,15 +163,15 @@ options:
       host_folders:
         description: >-
           Additional folders on the host that the pod can read. By default, the pod can read the folder of the manifest,
-          O(folder) and O(backup_dir). Add a folder if the existing configuration of kube-scheduler is in a different
+          O(folder) and O(backup_dir). If kube-scheduler's existing configuration is in a different folder, add this
           folder.
         type: list
         elements: path
         default: []
   dns_policy:
     description:
-      - With V(ClusterFirstWithHostNet), the pod of kube-scheduler can resolve Service names. By default, the action
-        does not change the DNS policy, and kube-scheduler calls the extender by its IP address.
+      - With V(ClusterFirstWithHostNet), kube-scheduler's pod can resolve Service names. By default, the action does not
+        change the DNS policy, and kube-scheduler calls the extender by its IP address.
     type: str
     choices: ["", ClusterFirstWithHostNet]
     default: ""
@@ -181,7 +182,8 @@ options:
   backup_dir:
     description:
       - Folder on the host for the record and the original files.
-      - It must not be the folder of the launch file, because the kubelet starts each file in its manifest folder.
+      - It must not be the folder of the launch file, because the kubelet starts a pod for each file in its manifest
+        folder.
     type: str
     default: /var/lib/accelkit/backup
   timeout:

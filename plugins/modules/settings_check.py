@@ -14,19 +14,19 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Fails if a variable of the host has an invalid value.
-  - Fails if a variable of any host has a name that starts with C(accelkit_) but is unknown. The message contains the
-    most similar known name.
-  - A variable with an empty value is treated as not set.
+  - Fails if one of the host's variables has an invalid value.
+  - Fails if any host has an unknown variable with a name that starts with C(accelkit_). The message contains the most
+    similar known name.
+  - Variables with an empty value are treated as unset.
 extends_documentation_fragment:
   - accelkit.kubernetes._attributes
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
   action:
     description: Runs on the controller.
     support: full
@@ -35,8 +35,7 @@ requirements:
 options:
   settings:
     description:
-      - The argument specification of each variable, by name, in the same format as in the argument specifications of
-        roles.
+      - The argument specification of each variable, by name, in the same format as in role argument specifications.
       - In addition, C(format) can be C(unit) for a memory unit, C(size) for an amount of memory, or C(port) for a port
         number or 0. With C(list), a string with comma-separated values is rejected.
     type: dict

@@ -14,16 +14,16 @@ version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Runs a pod on each node, which kube-scheduler schedules. The pod requests the smallest share, opens its device
-    nodes, reads its limit and adds two vectors.
-  - Compares the results of the pod, its assignment, the ledger of the extender and the allocation by the kubelet. These
-    comparisons determine the results of the stages C(plugin-check) and C(extender-check).
-  - Writes the results to the annotation C(accelkit.io/stages) of each node, together with the state of the node.
-    Results of other stages are preserved.
+  - Runs a pod on each node, and lets kube-scheduler schedule the pod. The pod requests the smallest share, opens its
+    device nodes, reads its limit and adds two vectors.
+  - Compares the pod's results, its assignment, the extender's ledger and the kubelet's allocation. These comparisons
+    determine the results of the stages C(plugin-check) and C(extender-check).
+  - Writes the results to the annotation C(accelkit.io/stages) of each node, together with the state of the node. The
+    results of other stages are preserved.
   - Passed results are valid for O(max_age) seconds, unless the boot, kernel, drivers or cards of the node change.
     Therefore, if you run the module again immediately, it does not check the nodes again.
-  - If a node cannot be checked, for example because it is full, this is not a failure. The module warns about failures
-    and returns them.
+  - If a node cannot be checked, for example because it is full, the module does not treat this as a failure. The module
+    warns about failures, and returns them.
   - The module always deletes its pods. Before it starts, it deletes pods that remain from an earlier run.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -75,7 +75,7 @@ options:
     default: ""
   scheduler:
     description:
-      - Name of the scheduler that calls the extender. If empty, the pods use the default scheduler of the cluster.
+      - Name of the scheduler that calls the extender. If empty, the pods use the cluster's default scheduler.
     type: str
     default: ""
   extender_url:
@@ -100,7 +100,7 @@ options:
     default: 120
   max_age:
     description:
-      - Time for which passed results are valid, in seconds. With V(0), the module checks all nodes again.
+      - Time in seconds for which passed results are valid. With V(0), the module checks all nodes again.
     type: int
     default: 3600
   warn:

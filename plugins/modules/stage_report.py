@@ -17,7 +17,8 @@ description:
   - Returns the result of each enablement stage on each node, with the reason, the evidence and the next action.
   - The module returns the same report as C(accelkit verify). It can write the report to files for CI systems and
     browsers.
-  - The module also audits the cards, as C(accelkit audit) does. It reports differences that last for 20 seconds.
+  - The module also audits the cards, as C(accelkit audit) does. It reports only differences that persist for 20
+    seconds.
   - The module does not fail if a stage failed or the audit found differences. RV(faults) lists the failures.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -47,13 +48,14 @@ options:
     default: accelkit
   wait_seconds:
     description:
-      - Minimum duration of a failure, in seconds. Shorter failures are treated as changes in progress.
+      - Minimum duration of a failure, in seconds. If a failure does not last this long, it is treated as a change in
+        progress.
     type: float
     default: 10
   driver_mode:
     description:
       - How accelkit installs drivers on the nodes. The report needs this information for the stage C(driver), because
-        packages are not visible in the cluster.
+        it cannot detect packages through the API server.
     type: str
     choices: [preinstalled, package, container, kmm]
   folder:
@@ -113,13 +115,13 @@ report:
       type: list
       elements: dict
 faults:
-  description: The failures. Nodes with the same failure are listed in one sentence.
+  description: The failures. A single sentence lists all nodes with the same failure.
   returned: success
   type: list
   elements: str
   sample: ["stage device-plugin: fail (AgentMissing) on node-1: the node agent: its pod is missing on the node; ..."]
 doubts:
-  description: Stale and unknown results. Nodes with the same result are listed in one sentence.
+  description: Stale and unknown results. A single sentence lists all nodes with the same result.
   returned: success
   type: list
   elements: str

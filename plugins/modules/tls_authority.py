@@ -9,17 +9,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tls_authority
-short_description: Issue the certificates of the extender, kube-scheduler and the webhook
+short_description: Issue the certificates for the extender, kube-scheduler and the webhook
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
-  - Creates a certificate authority, and issues the certificates of the extender and kube-scheduler. Stores them in the
-    Secrets C(accelkit-ca), C(accelkit-extender-tls) and C(accelkit-scheduler-client) in a namespace.
-  - With O(webhook_names), the module also issues the certificate of the kernel cache webhook, and stores it in the
+  - Creates a certificate authority, and issues the certificates for the extender and kube-scheduler. Stores the
+    certificates in the Secrets C(accelkit-ca), C(accelkit-extender-tls) and C(accelkit-scheduler-client) in a
+    namespace.
+  - With O(webhook_names), the module also issues the certificate for the kernel cache webhook, and stores it in the
     Secret C(accelkit-cache-webhook-tls).
-  - The module issues missing certificates. It renews certificates that expire within O(renew_days), or whose names
-    differ from the configured names.
+  - The module issues missing certificates. It renews certificates that expire within O(renew_days), or that contain
+    different names than the configured names.
   - The diff contains only digests and dates, not keys.
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
@@ -49,7 +50,8 @@ options:
     description:
       - Whether to create a new certificate authority. The new and the previous authority are trusted until the next
         rotation.
-      - kube-scheduler reads authorities only at startup, so the next run of its role restarts kube-scheduler.
+      - kube-scheduler reads authorities only at startup, so the next run of the role C(scheduler) restarts
+        kube-scheduler.
     type: bool
     default: false
   webhook_names:
@@ -73,17 +75,17 @@ options:
         type: str
         required: true
       server:
-        description: Certificate of the extender, in PEM format.
+        description: The extender's certificate, in PEM format.
         type: str
       server_key:
-        description: Private key of the extender, in PEM format.
+        description: The extender's private key, in PEM format.
         type: str
       certificate:
-        description: Client certificate of kube-scheduler, in PEM format.
+        description: kube-scheduler's client certificate, in PEM format.
         type: str
         required: true
       key:
-        description: Private key of kube-scheduler, in PEM format.
+        description: kube-scheduler's private key, in PEM format.
         type: str
         required: true
   labels:
@@ -117,7 +119,7 @@ ending:
   elements: str
   sample: ["accelkit-extender-tls is valid until 2027-11-21T06:00:00Z"]
 not_after:
-  description: Expiry date of each certificate, by the name of its Secret.
+  description: Expiry date of each certificate, by Secret name.
   returned: success
   type: dict
   sample: {accelkit-extender-tls: "2027-11-21T06:00:00Z"}

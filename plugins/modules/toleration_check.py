@@ -9,15 +9,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: toleration_check
-short_description: Find pods that the taints of nodes with cards exclude
+short_description: Find pods that are excluded by the taints of nodes with cards
 version_added: 0.1.0
 author:
   - The accelkit authors (@accelkit)
 description:
   - For each resource in O(resources), sends a dry-run request to create a pod that requests only this resource, and
-    checks whether the returned pod tolerates the taints. It does if the admission plugin ExtendedResourceToleration is
-    enabled.
-  - Lists DaemonSets whose pods can run on the tainted nodes but do not tolerate the taints. Also lists pods that
+    checks whether the returned pod tolerates the taints. The pod tolerates the taints if the admission plugin
+    ExtendedResourceToleration is enabled.
+  - Lists DaemonSets with pods that run on the tainted nodes but do not tolerate the taints. Also lists pods that
     request one of O(resources) but do not tolerate the taints.
   - The module only warns about these pods and DaemonSets. It does not fail.
 extends_documentation_fragment:
@@ -29,11 +29,11 @@ attributes:
   check_mode:
     support: full
     details: >-
-      The module changes nothing. In check mode, it does not send dry-run requests, because the user may not have
-      permission to create pods.
+      The module does not change anything. In check mode, it does not send dry-run requests, because the user may not
+      have permission to create pods.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   taints:
     description:
@@ -72,7 +72,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 repelled:
-  description: For each resource, the keys of the taints that a pod which requests only this resource does not tolerate.
+  description: For each resource, the keys of the taints that are not tolerated by a pod that requests only this
+    resource.
   returned: success
   type: dict
   sample: {accelkit.io/cards: [accelkit.io/memory]}

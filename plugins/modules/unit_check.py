@@ -16,10 +16,10 @@ author:
 description:
   - Fails if accelkit does not support O(unit).
   - Fails if the memory of a node results in more devices of this unit than its kubelet accepts. The message contains
-    the smallest unit that works on this node. The module reads the inventories in the annotations of the nodes. On a
-    node without an inventory, the node agent performs the same check before it registers.
-  - Fails if the cluster currently uses another unit and workloads request memory. Requests are numbers of units, so
-    their meaning would change. To accept this change, set O(accept_change=true).
+    the smallest unit that works on this node. The module reads the inventories from the nodes' annotations. On a node
+    without an inventory, the node agent performs the same check before it registers.
+  - Fails if the cluster currently uses another unit and workloads request memory. Because requests are numbers of
+    units, their meaning would change. To accept this change, set O(accept_change=true).
 extends_documentation_fragment:
   - accelkit.kubernetes._connection
   - accelkit.kubernetes._api
@@ -28,33 +28,33 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: The module changes nothing.
+    details: The module does not change anything.
   diff_mode:
     support: none
-    details: The module changes nothing.
+    details: The module does not change anything.
 options:
   unit:
     description:
       - Amount of memory that one C(accelkit.io/memory) represents. Valid values are V(1GiB), V(512MiB) and so on down
         to V(1MiB); V(0.1GiB), V(0.01GiB) and V(0.001GiB); V(1GB), V(0.1GB), V(0.01GB) and V(0.001GB).
-      - A number without a unit is in GiB, as in C(memoryUnit) of GCUShare.
+      - A number without a unit is in GiB, as in GCUShare's C(memoryUnit).
     type: str
     required: true
   former_unit:
     description:
-      - Memory unit of another system that accelkit adopts. Until a node publishes an inventory, requests are numbers of
-        this unit.
+      - Memory unit of another system that accelkit adopts. While a node has no inventory, requests are numbers of this
+        unit.
       - Leave it empty if accelkit does not adopt another system.
     type: str
     default: ""
   accept_change:
     description:
-      - Whether to accept that the meaning of the requests of workloads changes.
+      - Whether to accept that the meaning of existing memory requests changes.
     type: bool
     default: false
   dialects:
     description:
-      - Dialects in which the requests of workloads are read.
+      - Dialects in which the module reads the requests of workloads.
     type: list
     elements: str
     default: [native]
@@ -97,13 +97,14 @@ finer:
   elements: str
   sample: [node-1]
 waiting:
-  description: Names of the nodes that apply the unit after the pods that share their cards have finished.
+  description: Names of the nodes that apply the unit after the pods that use shares of their cards have terminated.
   returned: always
   type: list
   elements: str
   sample: []
 workloads:
-  description: Workloads and pending pods whose requests would change their meaning, with one sentence for each of them.
+  description: Workloads and pending pods with requests that would change their meaning, with one sentence for each
+    workload or pod.
   returned: always
   type: list
   elements: str

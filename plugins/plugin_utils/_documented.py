@@ -14,7 +14,7 @@ FIELDS = ("type", "elements", "choices", "default", "required")
 
 
 def read_argument_spec(documentation):
-    """Return the argument specification in the documentation of a module, for the action plugin with the same name."""
+    """Return the argument specification from a module's documentation, for the action plugin with the same name."""
     return _specified(yaml.safe_load(documentation)["options"])
 
 

@@ -20,15 +20,15 @@ display = Display()
 
 
 class Progress:
-    """Context manager that reports every 15 seconds what a task waits for, how long it has waited, and the timeout.
+    """Context manager that reports every 15 seconds what a task is waiting for, the elapsed time, and the timeout.
 
     Attributes:
-        waiting: what the task waits for, for example `3 of 5 nodes: a, b, c`. The caller can change it during the wait.
+        waiting: what the task is waiting for, for example `3 of 5 nodes: a, b, c`. The caller can change this text.
 
     Args:
         host: the host of the task.
-        waiting: what the task waits for.
-        seconds: the timeout of the wait, in seconds; 0 if it is unknown.
+        waiting: what the task is waiting for.
+        seconds: the timeout in seconds; 0 if it is unknown.
     """
 
     def __init__(self, host, waiting, seconds=0):
@@ -57,15 +57,16 @@ class Progress:
 
 
 class WaitingAction(ActionBase):
-    """Action that runs the module with the same name, and reports what the module waits for.
+    """Action that runs the module with the same name, and reports what the module is waiting for.
 
-    A module that waits in slices is called repeatedly, each time with a short timeout. If the wait does not end within
-    a slice, the module fails. Its result then contains `waiting_for`, and `sentence`, which describes the problem.
+    A module that waits in slices is called repeatedly, each time with a short timeout. If the wait does not finish
+    within a slice, the module fails. In this case, its result contains `waiting_for`, and a description of the
+    problem in `sentence`.
 
     Attributes:
-        option: the name of the option that sets the timeout of the wait in seconds.
+        option: the name of the option that sets the timeout in seconds.
         default: the default value of this option.
-        what: what the module waits for; it is reported until the module returns `waiting_for`.
+        what: what the module is waiting for; this text is reported until the module returns `waiting_for`.
         slices: whether the module waits in slices.
         reads_without_limit: whether a module that waits in slices returns `waiting_for` even if its timeout is 0 s.
     """
@@ -87,7 +88,7 @@ class WaitingAction(ActionBase):
             return self._execute_module(task_vars=task_vars)
 
     def find_limit(self, arguments):
-        """Return the timeout of the wait in seconds; 0 if it is unknown."""
+        """Return the timeout in seconds; 0 if it is unknown."""
         return float(arguments.get(self.option, self.default))
 
     def _run_slices(self, progress, limit, task_vars):

@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 for success, 1 for an error that a message explains, 2 for incorrect usage."""
+"""The command line. Exit codes: 0 for success, 1 for an error that is explained by a message, 2 for incorrect usage."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ AccelkitError
   ManagedResourcesError  the record of managed resources cannot be used
   ProfileError         a vendor profile or dialect is invalid
   PluginError          a plug-in from another Python distribution cannot be used
-  ApiError             the Kubernetes API server refused a request or could not be reached
+  ApiError             the Kubernetes API server rejected a request or could not be reached
   DevicePluginError    a device plugin, or a call from the kubelet to a device plugin, failed
-  ConfigurationError   a file or option from the user is invalid
+  ConfigurationError   a user-provided file or option is invalid
   CertificateError     a certificate cannot be used for its purpose
   SandboxError         the embedded cluster cannot start, run or stop
   ServiceError         a service of accelkit returned an error or did not respond
@@ -24,7 +24,7 @@ AccelkitError
     PodGoneError       the pod no longer exists
   MisfitError          a pod no longer fits on its node (in accelkit.placement.misfit)
   CacheError           a kernel cache, its image or its folder is invalid
-  RegistryError        an image registry refused a request, sent invalid data, or could not be reached
+  RegistryError        an image registry rejected a request, sent invalid data, or could not be reached
   SignatureError       an image's signatures do not satisfy the signer policy, or cannot be verified
     RejectedError      one signature does not satisfy one signer (in accelkit.kernelcache.signatures.findings)
     UnverifiedError    no signature of an image satisfies a policy (in the same module)
@@ -34,7 +34,7 @@ AccelkitError
   PullSecretError      a pull secret cannot be used (in accelkit.kernelcache.registry.pull_secrets)
   UnreadablePodError   a pod cannot be read (in accelkit.cachecontroller.live_reads.pods)
   AnnotationError      the request of a pod for caches is invalid (in accelkit.cachecontroller.webhook.annotation)
-    UnknownCacheError    the request names an unknown cache (in accelkit.cachecontroller.webhook.injection)
+    UnknownCacheError    the request refers to an unknown cache (in accelkit.cachecontroller.webhook.injection)
   ReplacementError     a pod cannot get its cache as requested (in accelkit.cachecontroller.webhook.replacement)
 
 Each error contains a message for the user, which is one sentence, and the next step if it is known.
@@ -97,7 +97,7 @@ class DevicePluginError(AccelkitError):
 
 
 class ConfigurationError(AccelkitError):
-    """A file or option from the user is invalid."""
+    """A user-provided file or option is invalid."""
 
 
 class CertificateError(AccelkitError):
@@ -166,7 +166,7 @@ class PodGoneError(BindingError):
 
 
 class ApiError(AccelkitError):
-    """The Kubernetes API server refused a request or could not be reached.
+    """The Kubernetes API server rejected a request or could not be reached.
 
     Args:
         message: the message from the API server, if any.
@@ -225,7 +225,7 @@ class CacheError(AccelkitError):
 
 
 class RegistryError(AccelkitError):
-    """An image registry refused a request, sent invalid data, or could not be reached.
+    """An image registry rejected a request, sent invalid data, or could not be reached.
 
     Args:
         message: the problem, as one sentence that contains the registry and the repository.

@@ -55,7 +55,7 @@ def print_value(value: object, output: str, table: Callable[[], RenderableType])
 
 
 class _Clean:
-    """Content for rich that omits control characters in texts from users."""
+    """Content for rich that omits control characters in user-provided text."""
 
     def __init__(self, table: RenderableType) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""Functions that sanitize and shorten text from users for messages, logs and terminals."""
+"""Functions that sanitize and truncate user-provided text for messages, logs and terminals."""
 
 from __future__ import annotations
 

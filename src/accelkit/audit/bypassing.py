@@ -70,7 +70,7 @@ async def find_run_start(api: ApiClient) -> datetime | None:
     """Return the start time of the current playbook run, according to the API server's clock; None if there is no run.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     found = await get_if_present(api, build_object_path(build_leases_path(RUN_LEASE.namespace), RUN_LEASE.name))
     began = msgspec.json.decode(found, type=PartialObject).metadata.creation_timestamp if found is not None else None
@@ -84,7 +84,7 @@ async def find_bypassing(api: ApiClient, since: datetime) -> list[AuditFinding]:
     binds them.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     pods, _ = await list_all(api, PODS, _Pod, query={"fieldSelector": _NOT_ENDED})
     return sorted((_build_finding(pod) for pod in pods if _is_bypassing(pod, since)), key=lambda each: each.pod)

@@ -48,7 +48,7 @@ async def audit_cluster(
         ledger_optional: whether a ledger that cannot be read is reported as a note instead of a finding.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ServiceError: a named node has no cards.
     """
     deadline = time.monotonic() + seconds
@@ -99,7 +99,7 @@ async def gather(
     """Read the evidence for the named nodes, or for all nodes with cards if `nodes` is empty.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     # Read the allocations first, so that a pod that is assigned in the meantime is recognized as newer and not as a
     # difference.
@@ -129,7 +129,7 @@ async def read_allocations(api: ApiClient, namespace: str) -> dict[str, Allocati
     ConfigMaps are selected only by name, because their labels may be damaged in the same way as their data.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     maps, _ = await list_all(api, build_config_maps_path(namespace), ConfigMap)
     return {entry.metadata.name: _read(entry) for entry in maps}

@@ -1,4 +1,4 @@
-"""Comparison of the capacity of each card with the sum of the assignments of its pods.
+"""Comparison of each card's capacity with the sum of its pods' assignments.
 
 The accounting (`accelkit.inspection.accounting`) compares the amounts in the ledger. This module compares the sum of
 the amounts in the assignments.
@@ -17,7 +17,7 @@ from accelkit.vendors.pod_reading import CardPod
 
 
 def list_overfull_cards(nodes: Iterable[InspectedNode], pods: Iterable[CardPod]) -> Iterator[tuple[str, str, str]]:
-    """Yield the node, the card's ID and a message for each card whose capacity the assignments exceed.
+    """Yield the node, the card's ID and a message for each card whose capacity is exceeded by the assignments.
 
     Shares that will be charged to another pod (`MOVING`) are not counted.
     """

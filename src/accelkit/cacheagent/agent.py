@@ -1,4 +1,4 @@
-"""Main loop of `accelkit cache-agent`: watches, plans, work and reports."""
+"""Main loop of `accelkit cache-agent`, which connects watches, plans, work and reports."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class AgentOptions:
     Attributes:
         node: name of the agent's node.
         folder: folder of the store.
-        registries: connection settings for registries, with the agent's own credentials.
+        registries: registry connection settings, with the agent's own credentials.
         kubeconfig: path of the kubeconfig; None for the service account of the pod or the environment.
         namespace: namespace of the pull secrets for ClusterGKMCaches; empty to use no pull secrets.
         max_bytes: maximum total size of all caches; None if it is limited only by the disk.
         min_free_bytes: disk space that must remain free.
         min_free_percent: percentage of the disk that must remain free. The larger of `min_free_bytes` and this
             percentage applies.
-        recheck_seconds: interval between content checks of caches without write protection, in seconds.
+        recheck_seconds: interval between content checks for caches without write protection, in seconds.
         trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root in the installed release of
             sigstore.
         metrics_port: port for metrics and probes; 0 to disable the server.
@@ -87,7 +87,7 @@ class AgentOptions:
 
 @dataclass
 class _Memory:
-    """State of the agent in addition to the watched objects and the store."""
+    """State of the agent, except the watched objects and the store."""
 
     moving_since: Mapping[str, float] = field(default_factory=dict)
     policies_version: int = -1
@@ -134,7 +134,7 @@ class CacheAgent:
     Args:
         api: open client.
         options: options of the command.
-        store: store of caches, which must be open before the loops run.
+        store: cache store, which must be open before the loops run.
         preparation: object that reads and extracts images, already opened as a context manager.
         metrics: metrics of the agent.
     """
@@ -164,7 +164,7 @@ class CacheAgent:
         return planned_at is None or time.monotonic() - planned_at < _STALLED_SECONDS
 
     async def end_work(self) -> None:
-        """Cancel all current work. Pods cannot read partial results."""
+        """Cancel all work in progress. Pods cannot read partial results."""
         await self._workers.end()
 
     async def _run(self) -> None:

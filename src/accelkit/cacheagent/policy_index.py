@@ -1,4 +1,4 @@
-"""Index of the signer policies in the cluster, by image."""
+"""Index of the cluster's signer policies, keyed by image."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class PolicyIndex:
         self._root = root
         self._trusted_root = trusted_root
         self._set: PolicySet = parse_policies((), trusted_root)
-        # Results by image and namespace, because the same policies apply to many caches.
+        # Results, keyed by image and namespace, because the same policies apply to many caches.
         self._narrowed: dict[tuple[str, str], SignerPolicies] = {}
 
     def take(self, policies: Mapping[str, object]) -> None:
         """Replace the signer policies.
 
         Args:
-            policies: spec of each SignerPolicy, by name.
+            policies: spec of each SignerPolicy, keyed by name.
         """
         self._set = parse_policies(policies.items(), self._trusted_root)
         self._narrowed.clear()
@@ -52,7 +52,7 @@ class PolicyIndex:
         return self._narrowed[at]
 
     def find_image_policies(self, desired_caches: Iterable[DesiredCache]) -> dict[str, ImagePolicies]:
-        """Return the policies that apply to each cache with a digest, by cache key."""
+        """Return the policies that apply to each cache with a digest, keyed by cache key."""
         return {
             desired.key: self._find_image_policies(desired) for desired in desired_caches if desired.image is not None
         }

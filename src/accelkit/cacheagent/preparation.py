@@ -1,4 +1,4 @@
-"""Preparation of caches: label reading, verification, extraction, and classification of failures."""
+"""Cache preparation: reading of labels, verification, extraction, and classification of failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOCK_SECONDS = 60.0
 
 
 class Preparation:
-    """Reader and extractor of cache images. Use it as an asynchronous context manager.
+    """Reader and extractor for cache images. Use it as an asynchronous context manager.
 
     Args:
         root: folder of the store.

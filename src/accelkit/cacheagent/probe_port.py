@@ -22,7 +22,7 @@ _END_SECONDS: Final = 10.0
 
 
 class ProbePort:
-    """Server that responds while the main loop is busy. Use it as an asynchronous context manager.
+    """Server that responds even while the main loop is busy. Use it as an asynchronous context manager.
 
     Args:
         open_port: function that creates the server. It is called in the thread of the server. None disables the server.

@@ -17,7 +17,7 @@ def read_logins(
 
     Args:
         api: open client.
-        own: credentials of the agent, which are used for registries without a pull secret.
+        own: the agent's credentials, which are used for registries without a pull secret.
         namespace: namespace of the pull secrets for ClusterGKMCaches.
     """
 

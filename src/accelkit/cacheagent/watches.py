@@ -39,7 +39,7 @@ class Watches:
     Args:
         api: open client.
         node: name of this node.
-        on_change: callback after each change.
+        on_change: callback that is called after each change.
     """
 
     def __init__(self, api: ApiClient, node: str, on_change: Callable[[], None]) -> None:
@@ -50,10 +50,10 @@ class Watches:
         self.unreadable: set[str] = set()
         self.pods: dict[str, MountingPod] = {}
         self.policies: dict[str, object] = {}
-        # Incremented by each change of a policy.
+        # Incremented each time a policy changes.
         self.policies_version = 0
         self.node: OwnNode | None = None
-        # Reports by namespace. The namespace of the report about ClusterGKMCaches is empty.
+        # Reports, keyed by namespace. The namespace of the report about ClusterGKMCaches is empty.
         self.reports: dict[str, NodeStatus] = {}
         own = {"fieldSelector": f"metadata.name={node}"}
         self._reflectors: list[Reflector[Any]] = [
@@ -75,7 +75,7 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether all objects have been listed, so that objects that are not recorded do not exist."""
+        """Whether all objects have been listed. After that, an object that is not recorded does not exist."""
         return self.node is not None and all(each.synced.is_set() for each in self._reflectors)
 
     def list_loops(self) -> list[Coroutine[Any, Any, None]]:

@@ -1,4 +1,4 @@
-"""Concurrent work on several caches, and records of failures."""
+"""Concurrent work on several caches, and records of failed attempts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MAX_IMAGE_FACTS: Final = 5000
 
 
 class Workers:
-    """Runner of work on caches, with at most one task per cache.
+    """Runner for work on caches, with at most one task per cache.
 
     Args:
-        store: store of caches, which must be open.
+        store: cache store, which must be open.
         preparation: object that reads and extracts images, already opened as a context manager.
         image_policies: signer policies in the cluster.
         metrics: metrics of the agent.
         node: function that returns the cards and CPU of the node.
-        on_end: callback after each task, even if it failed.
+        on_end: callback that is called after each task, even if the task failed.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Workers:
         self._store, self._preparation, self._policy_index, self._metrics = store, preparation, image_policies, metrics
         self._node, self._on_end = node, on_end
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Expected size in bytes of each cache that is being fetched, by cache key.
+        # Expected size in bytes of each cache that is being fetched, keyed by cache key.
         self.promised: dict[str, int] = {}
-        # Facts about images, by digest.
+        # Facts about images, keyed by digest.
         self.image_facts: dict[str, ImageFacts] = {}
-        # Last failed attempt, by cache key.
+        # Last failed attempt, keyed by cache key.
         self.attempts: dict[str, Attempt] = {}
-        # Pause between fetches, by cache key. Pauses of deleted caches are not removed, because the caches may be
+        # Pause between fetches, keyed by cache key. Pauses of deleted caches are not removed, because the caches may be
         # created again.
         self.pauses: dict[str, Pause] = {}
         # Each folder, namespace and image for which the registry has granted access since the agent started.
@@ -80,7 +80,7 @@ class Workers:
             self.image_facts = {digest: each for digest, each in self.image_facts.items() if digest in named}
 
     async def end(self) -> None:
-        """Cancel all current work. Pods cannot read partial results."""
+        """Cancel all work in progress. Pods cannot read partial results."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

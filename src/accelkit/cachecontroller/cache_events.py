@@ -1,4 +1,4 @@
-"""Events about changes to a cache's conditions."""
+"""Events that report changes to a cache's conditions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _REPORTED_TYPES: Final = (ConditionType.RESOLVED, ConditionType.VERIFIED, Condit
 
 
 class CacheEvents:
-    """Writer of an Event for each change of a condition's status or reason.
+    """Event writer, which writes an Event for each change to a condition's status or reason.
 
     Args:
-        events: recorder of Events.
+        events: event recorder.
     """
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
     async def record_changes(self, cache: Cache, former: Sequence[Condition], present: Sequence[Condition]) -> None:
-        """Write Events about the changes; log and drop an Event if it cannot be written."""
+        """Write Events that report the changes. If an Event cannot be written, log the failure and discard it."""
         involved = _refer(cache)
         reported = set()
         for type_ in _REPORTED_TYPES:

@@ -1,4 +1,4 @@
-"""Claims and images that pods mount; other pod fields are dropped."""
+"""Claims and images that pods mount. Other pod fields are discarded."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def trim_pod(pod: ObservedPod) -> None:
 
 
 def read_claim_pod(pod: ObservedPod) -> ClaimPod | None:
-    """Return the claims and images that a pod mounts; None if the pod mounts nothing of this kind or has terminated."""
+    """Return the claims and images that a pod mounts; None if the pod mounts no claims or images, or has terminated."""
     meta, spec = pod.metadata, pod.spec
     volumes = spec.volumes or ()
     images = frozenset(each.image.reference for each in volumes if each.image)

@@ -27,7 +27,7 @@ class ClusterState:
     """Latest state of the watched objects, which is the basis for the decisions of each pass.
 
     Args:
-        mark: callback with the key of each cache that a change affects; None for all caches.
+        mark: callback that is called with the key of each cache that a change affects; None for all caches.
         clock: function that returns the seconds since 1970.
         home: accelkit's own namespace, in which the claims of all caches are filled.
     """
@@ -60,7 +60,7 @@ class ClusterState:
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """Specs of the SignerPolicies, by name."""
+        """Specs of the SignerPolicies, keyed by name."""
         return self._policies
 
     def find(self, name: ObjectName) -> ObservedObject | None:
@@ -68,7 +68,7 @@ class ClusterState:
         return self._objects[name.kind].get(name)
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the objects of a kind whose annotation refers to the cache."""
+        """Return the objects of a kind with an annotation that refers to the cache."""
         return [(name, self._objects[kind][name]) for name in sorted(self._by_key[kind, key], key=str)]
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
@@ -89,13 +89,13 @@ class ClusterState:
         return sorted(self._pods.get(namespace, {}).values(), key=lambda pod: pod.name)
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
-        """Return the node reports for the namespace of a cache, or for ClusterGKMCaches if it has no namespace."""
+        """Return the node reports for the namespace of a cache or, if it has no namespace, for ClusterGKMCaches."""
         return list(self._reports.get(cache.metadata.namespace, {}).values())
 
     # Writes update the state through the following members.
 
     def refuse(self, name: ObjectName, refusal: Refusal | None) -> None:
-        """Record why an object could not be written; None records a successful write."""
+        """Record the reason why an object could not be written; None records a successful write."""
         if refusal is None:
             self._refusals.pop(name, None)
         else:
@@ -130,7 +130,7 @@ class ClusterState:
         return replace
 
     def take_cache_event(self, kind: str, cache: Cache) -> None:
-        """Apply a watch event of a cache."""
+        """Apply a watch event for a cache."""
         known = self.caches.get(cache.key)
         if known is not None and cache.metadata.is_older_than(known.metadata):
             return
@@ -149,7 +149,7 @@ class ClusterState:
         self._mark(None)
 
     def take_policy_event(self, kind: str, policy: SignerPolicyObject) -> None:
-        """Apply a watch event of a SignerPolicy."""
+        """Apply a watch event for a SignerPolicy."""
         changed = {key: value for key, value in self._policies.items() if key != policy.metadata.name}
         if kind != "DELETED":
             changed[policy.metadata.name] = policy.spec
@@ -163,7 +163,7 @@ class ClusterState:
         self._mark(None)
 
     def take_namespace_event(self, kind: str, namespace: NamedObject) -> None:
-        """Apply a watch event of a namespace."""
+        """Apply a watch event for a namespace."""
         name, leaves = namespace.metadata.name, bool(namespace.metadata.deletion_timestamp)
         if kind == "DELETED":
             self._namespaces.pop(name, None)
@@ -181,7 +181,7 @@ class ClusterState:
         self._mark(None)
 
     def take_node_event(self, kind: str, node: ObservedNode) -> None:
-        """Apply a watch event of a node."""
+        """Apply a watch event for a node."""
         name, known = node.metadata.name, node.metadata.name in self.nodes
         if kind == "DELETED":
             self.nodes.pop(name, None)
@@ -204,7 +204,7 @@ class ClusterState:
         return replace
 
     def take_report_event(self, kind: str, report: CacheNode) -> None:
-        """Apply a watch event of a node report, and mark the caches whose entries changed."""
+        """Apply a watch event for a node report, and mark the caches with changed entries."""
         at, name = report.metadata.namespace, report.metadata.name
         former = self._reports[at].pop(name, None)
         if kind != "DELETED":
@@ -224,7 +224,7 @@ class ClusterState:
         self._mark(None)
 
     def take_pod_event(self, kind: str, pod: ObservedPod) -> None:
-        """Apply a watch event of a pod."""
+        """Apply a watch event for a pod."""
         here = self._pods[pod.metadata.namespace]
         former = here.pop(pod.metadata.uid, None)
         if (present := read_claim_pod(pod) if kind != "DELETED" else None) is not None:
@@ -233,7 +233,7 @@ class ClusterState:
             self._mark_claimed(former, present)
 
     def replace_objects(self, kind: Kind) -> Callable[[list[ObservedObject]], None]:
-        """Return the callback that stores a list of the objects of a kind."""
+        """Return the callback that stores all objects of a kind."""
 
         def replace(objects: list[ObservedObject]) -> None:
             before = self._list_versions(kind)
@@ -248,7 +248,7 @@ class ClusterState:
         return replace
 
     def take_object_event(self, kind: Kind) -> Callable[[str, ObservedObject], None]:
-        """Return the callback that applies a watch event of a kind."""
+        """Return the callback that applies watch events for a kind."""
 
         def take(event: str, observed: ObservedObject) -> None:
             name = _name(kind, observed)
@@ -268,7 +268,7 @@ class ClusterState:
         return {(each.metadata.uid, each.metadata.resource_version) for each in self._objects[kind].values()}
 
     def _find_reported(self, event: ObservedObject) -> str | None:
-        """Return the key of the cache whose claim is the subject of an Event."""
+        """Return the key of the cache that owns the claim in an Event."""
         involved = event.involved_object
         name = ObjectName(CLAIMS, str(involved.get("name", "")), str(involved.get("namespace", "")))
         return read_key(name, self.find(name), self._home) if involved else None

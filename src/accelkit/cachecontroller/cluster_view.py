@@ -1,4 +1,4 @@
-"""Cluster state for decisions about caches; values are untrusted, because users can write some objects."""
+"""Cluster state for decisions about caches. Values are untrusted, because users can write some objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SECRETS: Final = Kind("v1", "Secret", "secrets")
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """Identity of an object; `namespace` is empty for cluster-scoped objects."""
+    """Identity of an object. `namespace` is empty for cluster-scoped objects."""
 
     kind: Kind
     name: str
@@ -77,7 +77,7 @@ class _HostPath(TypedDict, total=False):
 
 
 class _Present(TypedDict):
-    """Value whose content is ignored."""
+    """Value that may have any content. The content is ignored."""
 
 
 # Fields of `spec` that the controller reads: `template` from DaemonSets, and the other fields from claims and volumes.
@@ -111,7 +111,7 @@ class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
     owner_references: list[OwnerReference] | None = None
 
     def __post_init__(self) -> None:
-        """Drop the annotations and owners that the controller does not read."""
+        """Discard the annotations and owners that the controller does not read."""
         if self.annotations:
             self.annotations = {
                 key: value
@@ -123,7 +123,7 @@ class ObservedMetadata(ObjectIdentity, rename="camel", omit_defaults=True):
 
 
 class ObservedObject(msgspec.Struct, omit_defaults=True):
-    """Object from the API server; its values are untrusted, because users with write access can set them."""
+    """Object from the API server. Its values are untrusted, because users with write access can set them."""
 
     metadata: ObservedMetadata
     spec: ObservedSpec = {}
@@ -162,7 +162,7 @@ class ObservedNode(msgspec.Struct):
 
     @property
     def host(self) -> str:
-        """Value of the label kubernetes.io/hostname, which the node affinity of pods uses; otherwise the node name."""
+        """Value of the label kubernetes.io/hostname, which node affinity uses; the node name if there is no label."""
         return (self.metadata.labels or {}).get("kubernetes.io/hostname", self.metadata.name)
 
 
@@ -171,8 +171,8 @@ class Refusal:
     """Reason why an object could not be written.
 
     Attributes:
-        reason: ClaimExists if an object with the name has a different owner, otherwise the reason from the API server,
-            for example Forbidden.
+        reason: ClaimExists if an object with this name has a different owner; otherwise, the reason from the API
+            server, for example Forbidden.
         message: message for users.
     """
 
@@ -220,7 +220,7 @@ class ClusterView(Protocol):
         """Return an object of a watched kind; None if it does not exist or does not match the selector of the watch."""
 
     def list_of_cache(self, kind: Kind, key: str) -> list[tuple[ObjectName, ObservedObject]]:
-        """Return the objects of a kind whose annotation refers to the cache; tenants can copy the annotation."""
+        """Return the objects of a kind with an annotation that refers to the cache. Tenants can copy the annotation."""
 
     def list_all(self, kind: Kind) -> list[tuple[ObjectName, ObservedObject]]:
         """Return all objects of a watched kind that match the selector of the watch."""
@@ -232,8 +232,8 @@ class ClusterView(Protocol):
         """Return the pods of a namespace that mount claims or images and have not terminated."""
 
     def list_reports(self, cache: Cache) -> list[CacheNode]:
-        """Return the node reports for the namespace of a cache, or for ClusterGKMCaches if it has no namespace."""
+        """Return the node reports for the namespace of a cache or, if it has no namespace, for ClusterGKMCaches."""
 
     @property
     def policies(self) -> Mapping[str, dict[str, Any]]:
-        """Specs of the SignerPolicies, by name."""
+        """Specs of the SignerPolicies, keyed by name."""

@@ -59,8 +59,8 @@ class Controller:
         cluster: state of the cluster.
         coverage: SignerPolicies of the cluster.
         applier: writer of changes.
-        events: writer of Events.
-        writers: check that delays a claim while pods would write to it.
+        events: event writer.
+        writers: check that delays the creation of a claim as long as existing pods would write to it.
         metrics: metrics that count failed passes.
         again_seconds: interval between verifications of an unchanged image.
 
@@ -96,7 +96,7 @@ class Controller:
         return len(self._work)
 
     def mark(self, key: str | None) -> None:
-        """Schedule a pass of a cache; None for all caches, including deleted caches with remaining objects."""
+        """Schedule a pass for a cache; None for all caches, including deleted caches with remaining objects."""
         for each in (key,) if key is not None else self._cluster.list_keys():
             self._work.add(each, max(0.0, self._last_passes.get(each, 0.0) + _SETTLE_SECONDS - time.monotonic()))
 
@@ -194,7 +194,7 @@ class Controller:
             self._work.add(key, min(waits))
 
     async def _deliver(self, cache: Cache, decision: Decision, chosen: Delivery) -> DeliveryPlan:
-        """Apply the plan of the chosen delivery mode and delete the objects of the other modes."""
+        """Apply the plan from the chosen delivery mode, and delete the objects of the other modes."""
         plan = DeliveryPlan() if chosen in self.modes else _report_unserved(cache, chosen)
         if not (decision.serves or decision.withdrawn):
             return plan
@@ -299,6 +299,6 @@ def _report_unserved(cache: Cache, chosen: Delivery) -> DeliveryPlan:
 
 
 def _build_placeholder(key: str) -> Cache:
-    """Return a placeholder with the name of a deleted cache, which is used to find the remaining objects."""
+    """Return a placeholder cache with the name of a deleted cache. It is used to find the remaining objects."""
     namespace, _, name = key.partition("/")
     return Cache(CacheMeta(name=name, namespace=namespace))

@@ -1,4 +1,4 @@
-"""Interface of delivery modes, which are pure functions of a cache and the state in the API server.
+"""Interface for delivery modes, which are pure functions of a cache and the state in the API server.
 
 In each pass, `plan` receives the current state and returns the objects to create, patch and delete, and the state of
 each namespace. Then the controller applies the plan. Each change to a watched object starts another pass, which reads
@@ -21,15 +21,15 @@ SELECTOR: Final = f"{PART_OF_SELECTOR},{COMPONENT_LABEL}=kernel-cache"
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Watch of one kind of objects by a delivery mode.
+    """Watch for one kind of object that a delivery mode requires.
 
     Attributes:
-        kind: kind of the objects.
+        kind: kind of the watched objects.
         selector: label selector; empty for all objects of the kind.
         optional: whether the delivery mode works even if the API server does not serve the kind.
         fields: field selector; empty for all objects.
         namespace: namespace of the objects; empty for all namespaces, which requires cluster-wide permissions.
-        bookmarks: whether API servers send bookmarks for the kind; they do not for Events.
+        bookmarks: whether API servers send bookmarks for the kind. They do not send bookmarks for Events.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge patch for an object. If `uid` is set, it applies only to the object with this UID."""
+    """Merge patch for an object. If `uid` is set, the patch applies only to the object with this UID."""
 
     name: ObjectName
     body: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Deletion of the object with this UID, with background deletion of its dependents."""
+    """Deletion of the object with this UID. Its dependents are deleted in the background."""
 
     name: ObjectName
     uid: str
@@ -59,7 +59,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class SecretCopy:
-    """Copy of a pull secret for the controller's pods in another namespace. It is deleted with the owner of the pods.
+    """Copy of a pull secret for the controller's pods in another namespace. It is deleted when their owner is deleted.
 
     If the secret cannot be copied, an error is recorded for the copy.
 
@@ -91,7 +91,7 @@ class DeliveryPlan:
             error ClaimExists.
         patch: patches of observed objects.
         delete: deletions of observed objects.
-        states: claim names, owner and conditions (at least Ready), by workload namespace.
+        states: claim names, owner and conditions (at least Ready), keyed by workload namespace.
         wake_after: seconds until the next pass if no object changes; 0 if no pass is needed.
         copies: pull secrets that the controller's pods wait for.
     """
@@ -105,7 +105,7 @@ class DeliveryPlan:
 
 
 class DeliveryMode(Protocol):
-    """Implementation of one way to deliver caches to pods."""
+    """Delivery mode, which implements one method to deliver caches to pods."""
 
     @property
     def watches(self) -> tuple[Watch, ...]:
@@ -122,25 +122,25 @@ class DeliveryMode(Protocol):
         """
 
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the deletions of all objects that this mode created for a cache; the states of the plan are ignored.
+        """Return the deletions of all objects that this mode created for a cache. The states in the plan are ignored.
 
         The controller also calls this method for the modes that a cache does not use, so that no objects of a previous
         `delivery` remain.
         """
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, Collection[ClaimPod]]:
-        """Return the pods that use files of a cache through this mode, by digest.
+        """Return the pods that use files of a cache through this mode, keyed by digest.
 
-        Pods that node reports contain are not included.
+        The result does not include pods that node reports contain.
         """
 
     def owns(self, cache: Cache, name: ObjectName, observed: ObservedObject) -> bool:
-        """Return whether this mode created an object for a cache; labels are not trusted, as tenants can write them."""
+        """Return whether this mode created an object for a cache. Labels are not trusted: tenants can write them."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillSettings:
-    """Settings for the Jobs and DaemonSets of the controller.
+    """Settings for the Jobs and DaemonSets that the controller creates.
 
     Attributes:
         image: accelkit image, with its digest if configured.

@@ -23,7 +23,7 @@ _REPORTED_CONDITIONS: Final = (
 
 
 class _CacheCollector(Collector):
-    """Collector that counts caches by condition. With a series per cache, users could create any number of series."""
+    """Collector that counts caches by condition. With one series per cache, users could create any number of series."""
 
     def __init__(self, caches: Callable[[], Iterable[Cache]]) -> None:
         self._caches = caches

@@ -1,4 +1,4 @@
-"""Cache to which the annotation of an object refers, if the object may refer to this cache."""
+"""Reader for the annotation that refers to the cache of an object. Only permitted references are returned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from accelkit.model.keys import CACHE_KEY_ANNOTATION
 
 
 def read_key(name: ObjectName, observed: ObservedObject | None, home: str) -> str | None:
-    """Return the key of the cache to which an object refers; None without a reference, or if it is not permitted.
+    """Return the key of the cache to which an object refers; None if the reference is missing or not permitted.
 
     Because tenants can write claims, a claim may refer only to a cache in its own namespace or to a ClusterGKMCache. In
     accelkit's namespace, where volumes are filled, a claim may refer to any cache.

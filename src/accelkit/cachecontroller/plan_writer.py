@@ -1,4 +1,4 @@
-"""Writer that applies plans sequentially while this replica is the leader, and records rejected requests."""
+"""Plan writer, which applies plans sequentially while this replica is the leader, and records rejected requests."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class _Secret(msgspec.Struct):
 
 
 class PlanWriter:
-    """Writer of the changes in plans.
+    """Writer for the changes in plans.
 
     Args:
         api: open client with a short timeout for each request.
-        cluster: state that stores the responses of the API server.
+        cluster: state that stores the responses from the API server.
         metrics: metrics that count the writes.
         leads: function that returns whether this replica may write now.
     """
@@ -57,7 +57,7 @@ class PlanWriter:
         self._copied: set[SecretCopy] = set()
 
     async def apply(self, cache: Cache, mode: DeliveryMode, plan: DeliveryPlan) -> bool:
-        """Apply a plan. Deletions are first, so that deleted objects do not conflict with their replacements.
+        """Apply a plan. Deletions are applied first, so that deleted objects do not conflict with their replacements.
 
         Returns:
             Whether anything was written.
@@ -125,7 +125,7 @@ class PlanWriter:
         return True
 
     async def check_taken(self, cache: Cache, mode: DeliveryMode, name: ObjectName) -> bool:
-        """Check whether the existing object with this name belongs to the cache, even if it lacks the cache's labels.
+        """Check whether the existing object with this name belongs to the cache. It may lack the cache's labels.
 
         Returns:
             Whether the object belongs to the cache. If it has a different owner, an error is recorded for it.
@@ -151,7 +151,7 @@ class PlanWriter:
         return False
 
     async def _copy_secret(self, copied: SecretCopy) -> None:
-        """Copy a pull secret for waiting pods, unless the copy exists; a missing source is reported by pod events."""
+        """Copy a pull secret for waiting pods, unless the copy exists. Pod events report a missing source."""
         if copied in self._copied or self._cluster.find_refusal(copied.name) is not None:
             return
         self._check()

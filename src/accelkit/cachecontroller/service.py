@@ -1,4 +1,4 @@
-"""Service `accelkit cache-controller`, with its watches, passes, image evaluations, leader election and servers."""
+"""Service `accelkit cache-controller`: watches, passes, image evaluations, leader election and servers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ControllerOptions:
         workers: number of images to evaluate concurrently.
         again_seconds: interval between verifications of an unchanged image.
         guard_seconds: time until all API servers are assumed to reject writable mounts of a new cache.
-        metrics: address of probes and metrics; None to disable them.
+        metrics: address for probes and metrics; None to disable them.
         webhook: address and certificates of the pod webhook; None to disable it.
     """
 
@@ -94,7 +94,7 @@ async def run(options: ControllerOptions) -> None:
 
 
 def build_modes(settings: FillSettings) -> Mapping[Delivery, DeliveryMode]:
-    """Return the implementation of each delivery."""
+    """Return the delivery modes, which implement all deliveries."""
     return {
         Delivery.NODE: NodeClaims(),
         Delivery.NAMESPACE: NamespaceDelivery(settings),

@@ -1,4 +1,4 @@
-"""Watches of the cache controller."""
+"""The cache controller's watches."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Watches:
         return sum(each.unreadable for each in self._by_path.values())
 
     def measure_silence_seconds(self) -> float:
-        """Return the longest time in seconds for which any watch has been disconnected; 0 if there is none."""
+        """Return the longest time that a watch has been disconnected, in seconds; 0 if all watches are connected."""
         return max((each.measure_silence_seconds() for each in self._by_path.values()), default=0.0)
 
     def relist(self) -> None:

@@ -1,4 +1,4 @@
-"""Schedule of keys, in which each key is processed by at most one worker at any time."""
+"""Schedule of keys. Each key is processed by at most one worker at any time."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class Worklist(Generic[K]):
     async def take(
         self, *, may: Callable[[K], bool] = lambda _key: True, rank: Callable[[K], int] = lambda _key: 0
     ) -> K:
-        """Wait for a due key that no worker is processing, and return it. Call `done` after the key was processed.
+        """Wait for a due key that no worker is processing, and return it. Call `done` after processing the key.
 
         Args:
             may: function that returns whether a key may be processed now; it is called after each change and every
                 second.
             rank: function that returns the rank of a key, at least 0. The due key with the lowest rank is processed
-                first; among keys with the same rank, the key that was due first.
+                first. Among keys with the same rank, the key that was due first is processed first.
         """
         while True:
             self._changed.clear()
@@ -77,7 +77,7 @@ class Worklist(Generic[K]):
                 continue
 
     def _find(self, may: Callable[[K], bool], rank: Callable[[K], int]) -> tuple[K | None, float | None]:
-        """Return the next due key, and the maximum time to wait if no key is due; None means to wait for a change."""
+        """Return the next due key and, if no key is due, the maximum time to wait (None to wait for a change)."""
         now = self._clock()
         passed: list[tuple[float, int, K]] = []
         found: K | None = None

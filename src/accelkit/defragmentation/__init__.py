@@ -1,1 +1,1 @@
-"""`accelkit defrag`: plan a small number of evictions after which pending pods fit, and apply the plan."""
+"""`accelkit defrag`: plan a small number of evictions that make pending pods fit, and apply the plan."""

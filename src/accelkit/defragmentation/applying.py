@@ -42,7 +42,7 @@ class PlanApplier:
         """Apply the steps in order and wait; return whether all pods that require evictions have been bound.
 
         Raises:
-            ApiError: the API server refused an eviction. Later evictions are skipped. The cards from earlier steps
+            ApiError: the API server rejected an eviction. Later evictions are skipped. The cards from earlier steps
                 remain on hold for their pods.
         """
         steps = [step for step in plan.steps if step.evictions]

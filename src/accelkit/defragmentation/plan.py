@@ -1,4 +1,4 @@
-"""Planner for evictions after which pending pods fit.
+"""Planner for evictions that make pending pods fit.
 
 The planner uses a separate ledger, and does not perform I/O. It processes the pending pods by priority, then by age.
 The plan for each pod is based on the assumption that the steps for earlier pods have been carried out.

@@ -59,7 +59,7 @@ async def read_cluster(api: ApiClient, named: Collection[str] = (), rules: Shari
         rules: the sharing rules; None if there are none.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ServiceError: no node shares cards.
     """
     nodes, _ = await list_all(api, NODES, SchedulingNode)

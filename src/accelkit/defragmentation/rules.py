@@ -36,7 +36,7 @@ def find_rule(pod: CardPod, read: PlannedPod | None, waiting: CardPod, budgets: 
 
 
 def list_refusals(pods: Iterable[tuple[CardPod, str]]) -> str:
-    """Return a text with the rules that prevent evictions, and some of the affected pods; empty without rules."""
+    """Return a string with the rules that prevent evictions and some of the affected pods; empty without rules."""
     by_rule: dict[str, list[str]] = {}
     for pod, rule in pods:
         if rule:

@@ -29,7 +29,7 @@ class PlannedPod(Pod):
 
     @property
     def replaced(self) -> bool:
-        """Whether a controller would replace the pod. A static pod has its node as owner, which is not a controller."""
+        """Whether a controller would replace the pod. A static pod is owned by its node, which is not a controller."""
         return bool(self.metadata.list_controllers() - {"Node"})
 
     @property

@@ -55,7 +55,8 @@ async def read_monitoring(
         api: an open client.
         namespace: accelkit's namespace.
         nodes: names of the nodes whose agents are read; empty for all nodes.
-        seconds: the time limit for all agents together; the metrics of agents that do not respond in time are unknown.
+        seconds: the time limit for all agents together; the metrics of agents that do not respond within this time are
+            unknown.
     """
     try:
         by = await _find_scraper(api, namespace)

@@ -1,1 +1,1 @@
-"""Example manifests for GKM's custom resources, which are generated from five options. Their names are as in GKM."""
+"""Example manifests for GKM's custom resources, generated from five options. The names are the same as in GKM."""

@@ -33,7 +33,7 @@ _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
 class _OrNone(click.Choice[str]):
-    """Choice that accepts an empty value as `none`, because scripts may pass an empty value for the environment."""
+    """Choice that treats an empty value as `none`, because scripts may pass an empty value for the environment."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(value or Environment.NONE.value, param, ctx)

@@ -1,4 +1,4 @@
-"""Affinity, tolerations and node selectors from files of the user.
+"""Affinity, tolerations and node selectors from user-provided files.
 
 A file contains YAML or JSON with any indentation: the value, a field with this value, or a JSON patch that adds the
 value. The value is validated against the fields in the Kubernetes API, because wrong indentation often results in a
@@ -22,7 +22,7 @@ from accelkit.yaml import load_yaml
 
 @dataclass(frozen=True)
 class Custom:
-    """Replacements for the affinity, tolerations and node selectors in an example. None keeps the value in the example.
+    """Replacements for the affinity, tolerations and node selectors in an example. None means no replacement.
 
     Attributes:
         affinity: the affinity for the podTemplate of the cache and for all workloads.
@@ -88,7 +88,7 @@ class _Toleration(_Strict, rename="camel"):
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of a pod spec that a file may contain, with its type and a description of the expected value."""
+    """A pod spec field that a file may contain, with its type and a description of the expected value."""
 
     name: str
     type: Any
@@ -109,7 +109,7 @@ def read_custom(
     toleration: Path | None = None,
     node_selectors: tuple[Path | None, Path | None, Path | None] = (None,) * 3,
 ) -> Custom:
-    """Return the values from the given files.
+    """Return the values that the given files contain.
 
     Raises:
         ExampleError: a file cannot be read or is invalid. The message contains the path, the variable and the expected

@@ -1,4 +1,4 @@
-"""Deployment of examples to a cluster: apply objects in order, or delete them in reverse order, within a time limit."""
+"""Deployment of examples to a cluster. Objects are applied in order, or deleted in reverse order, with a time limit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REMOVAL: Final = (
 
 
 class ObjectOutcome(StrEnum):
-    """The result for an object, or the result that a dry run predicts."""
+    """The actual result for an object, or the result that a dry run predicts."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -53,7 +53,7 @@ class ObjectOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """An object, as `Kind namespace/name`, and its result."""
+    """An object in the form `Kind namespace/name`, and its result."""
 
     object: str
     outcome: ObjectOutcome
@@ -85,13 +85,14 @@ async def deploy(
 
     Args:
         api: an open client.
-        objects: the objects. Each namespace must precede the objects in the namespace.
+        objects: the objects. Each Namespace must precede the objects in this namespace.
         seconds: the time limit for all objects.
         dry_run: whether to report the changes without making them. For existing objects, the API server performs a dry
             run.
 
     Raises:
-        ExampleError: the cluster does not serve GKM's kinds, and nothing was created. Or the time limit was exceeded.
+        ExampleError: the cluster does not serve GKM's kinds, in which case nothing was created; or the time limit was
+            exceeded.
         ApiError: the API server rejected an object or did not respond. Earlier objects are not deleted.
     """
     changes: list[ObjectChange] = []
@@ -159,7 +160,7 @@ async def _apply(api: ApiClient, item: Object, *, dry_run: bool) -> ObjectOutcom
     before = await _read_stored(api, path)
     if before is None and dry_run:
         return ObjectOutcome.CREATED
-    # Force conflicts, because objects with these names belong to the examples. Let the API server reject unknown
+    # Force conflicts, because objects with these names belong to the examples. Require the API server to reject unknown
     # fields.
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
     answer = await _patch(api, path, item, query | ({"dryRun": "All"} if dry_run else {}))

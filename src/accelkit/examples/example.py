@@ -1,7 +1,7 @@
-"""An example, which five options define, and the names that are derived from these options.
+"""An example, which is defined by five options, and the names that are derived from these options.
 
 The option values, names and predefined sets are the same as in GKM's examples. Therefore, each tool can find and remove
-objects that were created by the other tool. Users may specify the scope in long form. Names contain the short form.
+objects that were created by the other tool. Users may specify the long form of the scope. Names contain the short form.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Example:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return the namespaces: two namespaces for a ClusterGKMCache, otherwise one namespace."""
+        """Return the namespaces: two namespaces for a ClusterGKMCache, or one namespace for a GKMCache."""
         count = 2 if self.scope is Scope.CLUSTER else 1
         return tuple(f"gkm-test-ns-{number}-{self.suffix}" for number in range(1, count + 1))
 

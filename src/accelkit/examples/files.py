@@ -21,7 +21,7 @@ _PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[a-z/][\w
 
 
 class _Representer(RoundTripRepresenter):
-    """Representer whose strings have the same meaning in YAML 1.1 and 1.2, and which does not use aliases."""
+    """Representer that writes strings with the same meaning in YAML 1.1 and 1.2, and does not use aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel.yaml's signature
         return True
@@ -35,7 +35,7 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def render(objects: Sequence[Object]) -> str:
-    """Return objects as a sequence of YAML documents, in order. The output is deterministic."""
+    """Return objects as a sequence of YAML documents in the same order. The output is deterministic."""
     yaml = YAML()
     yaml.Representer = _Representer
     yaml.default_flow_style = False
@@ -64,12 +64,12 @@ def write_example(text: str, example: Example, folder: Path) -> Path:
 
 
 def find_example_files(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Return the files in a folder whose names are names of examples, sorted; empty if the folder does not exist."""
+    """Return the sorted files in a folder that have the name of an example; empty if the folder does not exist."""
     return sorted(path for path in (folder / each.file_name for each in examples) if path.is_file())
 
 
 def clean(folder: Path, examples: Iterable[Example] = ALL_EXAMPLES) -> list[Path]:
-    """Delete the files of examples in a folder, and no other files; return the paths of the deleted files.
+    """Delete only the example files in a folder; return the paths of the deleted files.
 
     Raises:
         ExampleError: a file cannot be deleted.

@@ -17,8 +17,8 @@ def is_patch(document: Any) -> bool:
 def apply_patch(operations: list[dict[str, Any]], field: str) -> Any:
     """Return the value of the field after these operations. The operations must not change other fields.
 
-    The path may refer to the field in any object, such as `/spec/affinity` or `/spec/template/spec/affinity`. It is
-    possible to add single values to the field, with `…/tolerations/-` or `…/nodeSelector/<label>`.
+    The path may refer to the field in any object, such as `/spec/affinity` or `/spec/template/spec/affinity`. Paths
+    such as `…/tolerations/-` or `…/nodeSelector/<label>` add a single value to the field.
 
     Raises:
         ValueError: an operation does not add a value to the field. The message contains this operation.

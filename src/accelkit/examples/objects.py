@@ -47,7 +47,7 @@ def build_objects(example: Example, custom: Custom = NO_CUSTOM) -> list[Object]:
 
     Args:
         example: the example.
-        custom: the affinity, tolerations and node selectors that replace the values for the environment of the example.
+        custom: the affinity, tolerations and node selectors that replace the values for the example's environment.
     """
     workload = _build_daemon_set if example.access is Access.RWO else _build_pod
     return [

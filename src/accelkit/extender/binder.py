@@ -308,7 +308,7 @@ class Binder:
             raise NotReadyError("Bindings from the previous leader may still take effect")
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:
-        """Read the outcome of a failed Binding; return an empty text if the pod is bound to the node.
+        """Read the outcome of a failed Binding; return an empty string if the pod is bound to the node.
 
         If the Binding failed because the pod has changed, return the current version of the pod for the next attempt.
 

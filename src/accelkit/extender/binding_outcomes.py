@@ -60,7 +60,7 @@ class BindingOutcomes:
         return uid in self._unsettled
 
     def note_sent(self, uid: str) -> None:
-        """Record that a Binding was sent just now, and that its outcome is unknown."""
+        """Record that a Binding has just been sent, and that its outcome is unknown."""
         self._unsettled[uid] = time.monotonic()
 
     def discard(self, uid: str) -> None:

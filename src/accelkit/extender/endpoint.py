@@ -58,7 +58,7 @@ class EndpointWriter:
         self._endpoint = endpoint
 
     async def run(self) -> None:
-        """Write the address, and restore it after changes by other clients, until cancelled; then leave it in place."""
+        """Write the address, and restore it after changes by other clients until cancelled. It is not removed."""
         while True:
             try:
                 await self.write()

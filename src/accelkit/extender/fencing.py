@@ -1,8 +1,8 @@
-"""Fencing, which ensures that Bindings from the former leader fail before the new leader assigns cards.
+"""Fencing, which ensures that Bindings from the previous leader fail before the new leader assigns cards.
 
 A Binding contains the resource version of its pod, and the API server compares the version in the transaction that
 binds the pod. The new leader writes one annotation on each pod that waits for cards. The API server then rejects every
-Binding from the former leader, because each Binding contains an older version. If a Binding took effect before the
+Binding from the previous leader, because each Binding contains an older version. If a Binding took effect before the
 write, the response to the write contains the node of the pod, and the ledger includes the pod.
 """
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 # Maximum number of concurrent writes.
 _AT_ONCE: Final = 32
 _PAUSE_SECONDS: Final = 0.5
-# Maximum number of pods to fence. For more pods, it is faster to wait until no Binding from the former leader can
+# Maximum number of pods to fence. For more pods, it is faster to wait until no Binding from the previous leader can
 # arrive.
 MOST_PODS: Final = 4000
 
@@ -46,8 +46,8 @@ class Fence:
         api: an open client.
         feed: the feed with the waiting pods.
         may_write: a function that returns whether this replica is still the leader.
-        take: a function that applies a pod from a response of the API server.
-        on_fenced: a function that is called when no Binding from the former leader can take effect anymore.
+        take: a function that applies a pod from an API server response.
+        on_fenced: a function that is called when no Binding from the previous leader can take effect anymore.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Fence:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start to fence the pods that are waiting now, and cancel any fencing in progress."""
+        """Start to fence the pods that are currently waiting, and cancel any fencing in progress."""
         self.cancel()
         self._task = asyncio.create_task(self._run([each.pod.ref for each in self._feed.pending.values()]))
 

@@ -19,7 +19,7 @@ from accelkit.kube.lease import Elector, LeaseName, parse_lease
 LEASE_SECONDS: Final = 3
 _TERM_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.5
-# Time after the acquisition of the Lease during which a Binding from the former leader can arrive, unless its process
+# Time after the acquisition of the Lease during which a Binding from the previous leader can arrive, unless its process
 # was suspended. Fencing is faster, and also covers suspended processes.
 TAKEOVER_SECONDS: Final = _TERM_SECONDS + SEND_SECONDS + WRITE_SECONDS - LEASE_SECONDS + 1.0
 
@@ -104,9 +104,9 @@ class Leadership:
 
     @property
     def may_fence(self) -> bool:
-        """Whether the former leader used the same time limits, so that its Lease has expired and fencing is possible.
+        """Whether the previous leader used the same time limits, so that its Lease has expired and fencing is possible.
 
-        If the Lease was missing, the former leader may not have detected the deletion yet.
+        If the Lease was missing, the previous leader may not have detected the deletion yet.
         """
         former = self._elector.former_seconds
         return former is not None and former <= LEASE_SECONDS

@@ -1,4 +1,4 @@
-"""Metrics of the extender about requests and the ledger, in a separate registry."""
+"""Extender metrics about requests and the ledger, in a separate registry."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _CertificateCollector(Collector):
 
 
 class ExtenderMetrics:
-    """Metrics of the extender.
+    """Extender metrics.
 
     Args:
         ledger: the ledger, which is read at each scrape.
@@ -176,7 +176,7 @@ class ExtenderMetrics:
         )
 
     def count_lost_events(self) -> Counter:
-        """Create and return the counter of pods for which the watch lost an event."""
+        """Create and return the counter of pods for which the watch missed an event."""
         return Counter(
             "accelkit_extender_lost_pod_events",
             "Pods for which the watch lost an event, detected by comparison with a list.",

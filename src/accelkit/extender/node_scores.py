@@ -1,4 +1,4 @@
-"""Scores of nodes for the prioritize verb, from 0 to 10, cached until the nodes change."""
+"""Node scores for the prioritize verb, from 0 to 10, cached until the nodes change."""
 
 from __future__ import annotations
 

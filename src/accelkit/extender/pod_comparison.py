@@ -1,7 +1,7 @@
-"""Periodic comparison of all pods with the pods from the watch, to detect lost events.
+"""Periodic comparison of all pods with the pods from the watch, to detect missed events.
 
 The API server lists the metadata of all pods. If the watch does not deliver a listed version within a few seconds, the
-event of this pod was lost. All pods are then listed again, as after an interrupted watch.
+watch missed an event for this pod. All pods are then listed again, as after an interrupted watch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PodComparison:
         feed: the feed with the applied versions.
         compares: a function that returns whether this replica is the leader and its watch is open.
         relist: a function that lists all pods again.
-        lost: the counter of pods for which an event was lost.
+        lost: the counter of pods for which the watch missed an event.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PodComparison:
                     log.info(Facts("pods not compared", error=str(exc)))
 
     async def compare(self) -> None:
-        """Compare once; list all pods again if the watch has lost an event.
+        """Compare the pods with a list of their metadata; list all pods again if the watch missed an event.
 
         Raises:
             ApiError: the API server rejected the request or did not respond.

@@ -29,7 +29,7 @@ class PodWatch:
         self._holds = holds
 
     def take_event(self, kind: str, pod: Pod) -> None:
-        """Apply one change of a pod."""
+        """Apply a single pod change."""
         held = self._ledger.find_holding(pod.metadata.uid)
         self._feed.take_pod_event(kind, pod)
         self._holds.note(pod.metadata.uid)

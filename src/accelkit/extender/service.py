@@ -333,7 +333,7 @@ class _Service:
             if self._read and not self._binder.opened:
                 self._open_or_fence()
             return
-        # As after a start, Bindings from the former leader may still take effect, and the watch may be outdated.
+        # As after a start, Bindings from the previous leader may still take effect, and the watch may be outdated.
         self._read = False
         self._binder.begin_term(time.monotonic() + TAKEOVER_SECONDS)
         self._pods.relist()

@@ -55,7 +55,7 @@ class Verbs:
         feed: the feed, which reads requests in the cluster's unit.
         policy: the policy that ranks cards and nodes if the pod does not name one.
         most_nodes: the maximum number of nodes that filter returns, selected by the policy; 0 for all nodes that fit.
-        note_refused: a function that is called with each pod that is refused on all nodes, and with the nodes that
+        note_refused: a function that is called with each pod that is rejected on all nodes, and with the nodes that
             other pods block; the nodes are empty if the pod exceeds the quota of its namespace.
     """
 

@@ -1,4 +1,4 @@
-"""Conditions of caches, with their types, reasons and transition times."""
+"""Cache conditions, with their types, reasons and transition times."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ConditionType(StrEnum):
     """Type of a condition.
 
     RESOLVED: the tag of the image was resolved to a digest. VERIFIED: the signatures of the image satisfy the policies.
-    COMPATIBLE: cards can load the cache. EXTRACTED: the files of the cache are at the path from which pods mount them.
-    READY: pods may use the cache. In the status of a cache, READY means that the cache is ready on at least one node or
-    in all namespaces, and has not failed on any node or in any namespace. OUTDATED: pods use a previous digest.
+    COMPATIBLE: cards can load the cache. EXTRACTED: the files of the cache exist at the path from which pods mount
+    them. READY: pods may use the cache. In the status of a cache, READY means that the cache is ready on at least one
+    node or in all namespaces, and has not failed on any node or in any namespace. OUTDATED: pods use a previous digest.
     EFFECTIVE: workloads find their kernels in the cache. DEGRADED: the cache failed on a node or in a namespace, even
     if it is ready on other nodes or in other namespaces.
     """
@@ -35,7 +35,7 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reason for a condition. Conditions also use the reasons from verdicts on signatures and cards."""
+    """Reason of a condition. Conditions also use the reasons from signature verdicts and card verdicts."""
 
     RESOLVED = "Resolved"
     VERIFIED = "Verified"
@@ -140,9 +140,10 @@ def merge_conditions(
 
 
 def is_failure(condition: Condition) -> bool:
-    """Return whether a condition of one node or namespace reports a failure.
+    """Return whether a condition reports a failure on a node or in a namespace.
 
-    It is not a failure if work is in progress, or if the cache is not intended for the node or namespace.
+    If work is in progress, or the cache is not intended for the node or namespace, the condition does not report a
+    failure.
     """
     return condition.status == "False" and condition.reason not in NO_FAILURE
 

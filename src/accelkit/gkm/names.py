@@ -41,7 +41,7 @@ _PATH_DIGITS: Final = 32
 
 
 def shorten_name(name: str, most: int = _MAX_LABEL) -> str:
-    """Return a name with at most `most` characters. A long name ends with a hash, so that it remains unique."""
+    """Return a name with at most `most` characters. A truncated name ends with a hash, so that it remains unique."""
     if len(name) <= most:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
@@ -99,7 +99,7 @@ def name_volume(key: str, namespace: str, digest: str = "") -> str:
     Args:
         key: the key of the cache.
         namespace: the namespace whose pods use the volume.
-        digest: the digest that the volume is pinned to; empty for the volume with the current digest of the cache.
+        digest: the pinned digest of the volume; empty for the volume that contains the cache's current digest.
     """
     whole = f"{key}\n{namespace}\n{digest}"
     kind = short_digest(digest) if digest else "current"
@@ -110,7 +110,7 @@ def name_private_copy(*parts: str) -> str:
     """Return the name of a private copy, which is the name of its volume and of the init container that fills it.
 
     Args:
-        parts: the name of the volume that is copied, if the pod defines this volume.
+        parts: the name of the volume that is copied, if the volume is defined in the pod.
     """
     return VOLUME_PREFIX + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
 
@@ -129,12 +129,12 @@ def trim_folder(folder: str) -> str:
 
 
 def build_cache_path(digest: str, mount_path: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return the path of the files of a digest on a node. Volumes from earlier releases have this path."""
+    """Return the node path of the files for a digest. Volumes from earlier releases have this path."""
     return str(root / name_folder(digest, mount_path) / "cache")
 
 
 def build_link_path(key: str, root: PurePosixPath | Path = HOST_FOLDER) -> str:
-    """Return the path of a cache's link, which points to the files of the current digest on each node.
+    """Return the path of a cache's link on each node. The link points to the files of the current digest.
 
     Volumes from earlier releases have this path.
     """
@@ -160,7 +160,7 @@ def build_volume_path(
     Args:
         key: the key of the cache.
         namespace: the namespace whose pods use the volume.
-        digest: the digest that the volume is pinned to; empty for the volume with the current digest of the cache.
+        digest: the pinned digest of the volume; empty for the volume that contains the cache's current digest.
         mount_path: the mount path for which the files of the digest are extracted.
         root: the folder of the store.
     """

@@ -42,7 +42,7 @@ _NOTHING: Final = msgspec.Raw(b"null")
 
 
 class CacheMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """`metadata` of a cache without labels and annotations, because users can fill these with 1 MB of text.
+    """`metadata` of a cache. Labels and annotations are not decoded, because users can fill them with 1 MB of text.
 
     Attributes:
         finalizers_text: the finalizers as JSON, which are not decoded for the same reason. An update must contain all
@@ -72,7 +72,7 @@ class ReportMeta(ObjectMeta, rename="camel", omit_defaults=True):
 
 
 class PodPlacement(msgspec.Struct, rename="camel", omit_defaults=True):
-    """`spec` of a podTemplate: the fields of a pod's spec that restrict the nodes for Jobs that fill claims."""
+    """`spec` of a podTemplate, with the fields that restrict the nodes of Jobs that fill claims."""
 
     node_selector: dict[str, str] | None = None
     tolerations: list[dict[str, Any]] | None = None
@@ -84,7 +84,7 @@ _TOO_LARGE: Final = msgspec.Raw(b'"too large"')
 
 
 class PodTemplate(msgspec.Struct, omit_defaults=True):
-    """`podTemplate` of a cache, which is stored as JSON and decoded only when a pod is created from it."""
+    """`podTemplate` of a cache. It is stored as JSON and decoded only when a pod is created from it."""
 
     spec: msgspec.Raw = _NOTHING
 
@@ -144,7 +144,7 @@ class CacheSpec(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """State of a cache in one namespace. `pvcOwner` is Agent if nodes store the files, Operator if a Job wrote them."""
+    """State of a cache in a namespace. `pvcOwner` is Agent if nodes store the files; Operator if a Job wrote them."""
 
     pv_name: str = ""
     pvc_name: str = ""
@@ -154,7 +154,7 @@ class PvcStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CacheCounts(msgspec.Struct, rename="camel"):
-    """Numbers of nodes and pods of a cache. Zeros are not omitted, so that a merge patch replaces previous numbers."""
+    """Node and pod counts for a cache. Zeros are not omitted, so that a merge patch replaces previous counts."""
 
     node_cnt: int = 0
     node_in_use_cnt: int = 0
@@ -197,7 +197,7 @@ class CacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
     """`status` of a GKMCache or ClusterGKMCache.
 
     Attributes:
-        resolved_digest: the verified digest that nodes extract and pods use. No other field contains it.
+        resolved_digest: the verified digest that nodes extract and pods use. No other field contains this digest.
         resolved_image: the `spec.image` that was resolved to that digest.
         previous_digests: previous digests that pods may still use.
         mount_path: the path at which workloads mount the cache, which the controller determines.
@@ -260,7 +260,7 @@ class Cache(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Cards on one node that have the same product name and driver version."""
+    """Cards on a node that have the same product name and driver version."""
 
     gpu_type: str = ""
     driver_version: str = ""
@@ -268,7 +268,7 @@ class GpuStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class CachePod(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A pod on the node that mounts the cache, and the number of files that it compiled, or None if it is unknown."""
+    """A pod on the node that mounts the cache, and the number of files that it compiled (None if unknown)."""
 
     pod_namespace: str = ""
     pod_name: str = ""
@@ -288,7 +288,7 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
         conditions: Compatible, Extracted, Ready, Outdated, Effective and, if files were changed, Degraded. A previous
             digest has only the condition Outdated.
         recorded_environment: the environment variables that were set when the cache was captured, read from its files;
-            empty once the status of the cache contains them.
+            empty if the status of the cache already contains them.
     """
 
     compatible_gpus: list[int] = msgspec.field(name="compatibleGPUs", default_factory=list)
@@ -303,7 +303,7 @@ class NodeCacheStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class NodeStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """`status` of a GKMCacheNode: all caches of the namespace on one node, by name and digest."""
+    """`status` of a GKMCacheNode: all caches of the namespace on one node, keyed by name and digest."""
 
     node_name: str = ""
     counts: CacheCounts = msgspec.field(default_factory=CacheCounts)

@@ -1,4 +1,4 @@
-"""Checks of the accounting: cards whose shares exceed their memory, and cards that are nearly full."""
+"""Accounting checks, which find cards with shares that exceed the card's memory, and cards that are nearly full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accelkit.model.units import format_bytes
 
 
 class FindingKind(StrEnum):
-    """Kinds of findings in the accounting."""
+    """Kinds of accounting findings."""
 
     OVER_CAPACITY = "over_capacity"
     SHARED_WHOLE_CARD = "shared_whole_card"
@@ -22,7 +22,7 @@ class FindingKind(StrEnum):
 
 
 class AccountingFinding(msgspec.Struct, frozen=True):
-    """A problem in the accounting of a card, with the amounts of the card."""
+    """An accounting problem on a card, with the card's amounts."""
 
     node: str
     card: str
@@ -34,12 +34,12 @@ class AccountingFinding(msgspec.Struct, frozen=True):
 
 
 def check(inspection: Inspection, *, min_free_bytes: int = 0) -> list[AccountingFinding]:
-    """Return the problems in the accounting of a cluster, ordered by node and card.
+    """Return the accounting problems in a cluster, ordered by node and card.
 
     Args:
         inspection: the state of the cluster according to the ledger or the API server.
-        min_free_bytes: the minimum free memory of a card. A card with less free memory results in a finding. 0 disables
-            this check.
+        min_free_bytes: the minimum free memory of a card. A card with less free memory results in a finding. The value
+            0 disables this check.
     """
     findings: list[AccountingFinding] = []
     for node in inspection.nodes:

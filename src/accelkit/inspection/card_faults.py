@@ -1,7 +1,7 @@
 """Detection of faults in a node's inventory: card faults, driver faults, and drivers for a different kernel.
 
 The node agent reports the reason why a card is unhealthy as a sentence from `accelkit.node.health`. This module
-identifies sentences about drivers with patterns. A test compares these patterns with the sentences of the agent.
+identifies sentences about drivers with patterns. A test compares these patterns with the agent's sentences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNANSWERED: Final = re.compile(r"library \S+ of (\S+) is (?!missing)")
 
 
 class CardFaultCode(StrEnum):
-    """Codes of faults. The page docs/reference/stage-reasons.md explains each code."""
+    """Fault codes. The page docs/reference/stage-reasons.md explains each code."""
 
     DRIVER_MISSING = "DriverMissing"
     KERNEL_DRIVER_MISMATCH = "KernelDriverMismatch"
@@ -44,10 +44,10 @@ class CardFaultCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CardFinding:
-    """A fault of a node's cards, or the lack of data about the cards.
+    """A fault of a node's cards, or the reason why data about the cards is missing.
 
     Attributes:
-        evidence: the facts, as a sentence.
+        evidence: a sentence that describes the facts.
         known: whether the fault is certain. It is false if the data is insufficient for a decision.
     """
 
@@ -57,13 +57,13 @@ class CardFinding:
 
 
 def find_driver_fault(inventory: Inventory) -> CardFinding | None:
-    """Return the fault of cards that do not use their vendor's driver; None if all cards use this driver."""
+    """Return the fault if some cards do not use their vendor's driver; None if all cards use this driver."""
     unbound = [card for card in _list_unwell(inventory) if _UNBOUND.search(card.health_reason)]
     return CardFinding(CardFaultCode.DRIVER_MISSING, _describe(unbound)) if unbound else None
 
 
 def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFinding | None:
-    """Return the fault that prevents cards from working with the driver for this kernel; None if all cards work.
+    """Return the fault that prevents cards from working with the driver for this kernel; None if there is no fault.
 
     Args:
         inventory: the inventory of the node.
@@ -85,7 +85,7 @@ def find_card_fault(inventory: Inventory, *, kernel: str, chosen: str) -> CardFi
 
 
 def describe_drivers(inventory: Inventory, versions: str, *, kernel: str) -> str:
-    """Return a phrase with the driver versions of the cards, or with the reason why the driver version is unknown.
+    """Return a phrase that contains the cards' driver versions, or the reason why the driver version is unknown.
 
     Args:
         inventory: the inventory of the node.
@@ -111,7 +111,7 @@ def _judge_health(inventory: Inventory) -> CardFinding | None:
 
 
 def _find_several_versions(inventory: Inventory) -> str:
-    """Return a phrase about the vendors whose cards report different driver versions; empty if there are none.
+    """Return a phrase that lists the vendors with cards that report different driver versions; empty if there are none.
 
     A kernel can use only one version, so different versions indicate that a library does not match the driver.
     """
@@ -128,7 +128,7 @@ def _list_unwell(inventory: Inventory) -> Iterator[Card]:
 
 
 def _list_silent(inventory: Inventory) -> Iterator[str]:
-    """Yield the IDs of cards whose vendor's library exists, but does not report a driver version.
+    """Yield the IDs of cards for which the vendor's library exists, but does not report a driver version.
 
     Cards without a library are not included, because some cards require only the kernel driver.
     """

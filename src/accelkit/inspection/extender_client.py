@@ -31,7 +31,7 @@ EXTENDER_SERVICE: Final = "accelkit-extender"
 
 
 def extender_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for connections to the extender to a command, except `--extender`."""
+    """Add the extender connection options, except `--extender`, to a command."""
     for option in (
         click.option(
             "--service",
@@ -60,7 +60,7 @@ class Address:
 
 
 async def query_extender(at: Address, node: str | None) -> Inspection:
-    """Return the ledger data of an extender, for one node or for all nodes.
+    """Return an extender's ledger data for one node or for all nodes.
 
     Raises:
         ServiceError: the extender does not respond, or its response is invalid.
@@ -111,10 +111,10 @@ async def _request(
 def read_address(
     url: str | None, *, ca: Path | None, cert: Path | None, key: Path | None, server_name: str | None
 ) -> Address | None:
-    """Return the address of the extender from the options; None if the URL is not set.
+    """Return the extender's address from the options; None if the URL is not set.
 
     Raises:
-        ConfigurationError: the certificates cannot be used, or are set without the URL of an extender.
+        ConfigurationError: the certificates cannot be used, or are set without an extender URL.
     """
     if url:
         return Address(url, load_tls(ca, cert, key), server_name)

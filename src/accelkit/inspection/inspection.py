@@ -1,4 +1,4 @@
-"""Data of inspections: cards, shares and pods, in the format of `GET /inspect` and `accelkit inspect -o json`."""
+"""Inspection data: cards, shares and pods, in the format of `GET /inspect` and `accelkit inspect -o json`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CardView(msgspec.Struct, frozen=True):
     """A card and its shares.
 
     Attributes:
-        capacity_bytes: the limit for the sum of all shares, which is `memory_factor` times the memory that can be
+        capacity_bytes: the limit on the sum of all shares, which is `memory_factor` times the memory that can be
             shared.
         used_bytes: the memory that is charged to the pods. It is less than the sum of their shares if containers reuse
             the devices of an init container.
@@ -107,11 +107,11 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class InspectedNode(msgspec.Struct, frozen=True):
-    """A node.
+    """The inspection of a single node.
 
     Attributes:
         state: "shared", "unknown" (the inventory is invalid; see `problem`) or "none" (the node has no inventory).
-        address: the IP address of the node; empty if it was not requested.
+        address: the IP address of the node; empty if the address was not requested.
         former_units: the former units in which devices were allocated to pods.
         sets: the containers to which several cards are allocated.
     """
@@ -159,17 +159,17 @@ def view_node(entry: NodeEntry) -> InspectedNode:
 
 
 def is_worth_showing(node: InspectedNode) -> bool:
-    """Return whether lists include a node. They include nodes that have cards, or pods that use cards."""
+    """Return whether lists include a node. Lists include nodes with cards, and nodes with pods that use cards."""
     return bool(node.state != "none" or node.cards or node.unassigned)
 
 
 def view(entries: Iterable[NodeEntry]) -> Inspection:
-    """Return an inspection of all nodes that have cards, or pods that use cards."""
+    """Return an inspection of all nodes with cards or with pods that use cards."""
     return assemble([node for node in map(view_node, entries) if is_worth_showing(node)])
 
 
 def assemble(nodes: Sequence[InspectedNode], unit_bytes: int | None = None) -> Inspection:
-    """Return an inspection of these nodes with totals. Without `unit_bytes`, use the first unit among the nodes."""
+    """Return an inspection of these nodes with totals. By default, the unit is the first unit among the nodes."""
     totals = Totals(
         sum(node.totals.cards for node in nodes),
         sum(node.totals.capacity_bytes for node in nodes),
@@ -180,11 +180,11 @@ def assemble(nodes: Sequence[InspectedNode], unit_bytes: int | None = None) -> I
 
 
 async def inspect_cluster(api: ApiClient, *, node: str | None = None) -> Inspection:
-    """Read nodes and pods from the API server; return an inspection like the inspection from the extender's ledger.
+    """Read nodes and pods from the API server; return an inspection in the same format as from the extender's ledger.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
-        ServiceError: the named node does not exist.
+        ApiError: the API server rejected the request or did not respond.
+        ServiceError: the specified node does not exist.
     """
     return (await read_cluster(api, node=node))[0]
 
@@ -193,8 +193,8 @@ async def read_cluster(api: ApiClient, *, node: str | None = None) -> tuple[Insp
     """Return the result of `inspect_cluster`, and the dialects that were used to read the pods.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
-        ServiceError: the named node does not exist.
+        ApiError: the API server rejected the request or did not respond.
+        ServiceError: the specified node does not exist.
     """
     ledger = Ledger()
     nodes, _ = await list_all(api, NODES, Node)

@@ -12,7 +12,7 @@ _GAP = "  "
 
 
 def build_aliyun_table(inspection: Inspection) -> str:
-    """Return a table like `kubectl inspect gpushare`, with amounts in units of memory and one column for each card."""
+    """Return a table like that of `kubectl inspect gpushare`, with amounts in memory units and one column per card."""
     unit = inspection.unit_bytes or 2**30
     most = max((len(node.cards) for node in inspection.nodes), default=0)
     name = format_unit(unit)

@@ -1,4 +1,4 @@
-"""Node labels about a driver that accelkit has installed: the kernel of the driver, and the module that KMM loads.
+"""Node labels for a driver that accelkit has installed: the kernel of the driver, and the module that KMM loads.
 
 A node without these labels has a driver from its image or from another owner, which is not a fault.
 """
@@ -23,7 +23,7 @@ _LOADED: Final = re.compile(r"kmm\.node\.kubernetes\.io/([^.]+)\.(accelkit-drive
 def build_label(kernel: str) -> str:
     """Return the label value that selects nodes with this kernel.
 
-    The value is the kernel release if this is a valid label value. Otherwise, the value is shortened and ends with part
+    The value is the kernel release if this is a valid label value. Otherwise, the value is truncated and ends with part
     of a hash, so that different kernels have different values.
     """
     value = _NOT_IN_LABELS.sub("_", kernel).strip("_.-")
@@ -34,7 +34,7 @@ def build_label(kernel: str) -> str:
 
 
 def read_chosen_kernel(node: Node) -> str:
-    """Return the kernel for which accelkit selected the node's driver, as a label value; empty if it selected none."""
+    """Return the kernel for which accelkit selected the node's driver, as a label value; empty if there is none."""
     return (node.metadata.labels or {}).get(DRIVER_KERNEL_LABEL, "")
 
 
@@ -44,6 +44,6 @@ def is_for_another_kernel(chosen: str, running: str) -> bool:
 
 
 def find_module(node: Node, namespace: str) -> str:
-    """Return the name of accelkit's module that KMM has loaded on a node; empty if there is none."""
+    """Return the name of the accelkit module that KMM has loaded on a node; empty if there is none."""
     found = (_LOADED.fullmatch(key) for key in node.metadata.labels or {})
     return next((each[2] for each in found if each is not None and each[1] == namespace), "")

@@ -13,5 +13,5 @@ INSPECTOR: Final = "accelkit-inspector"
 
 
 def name_read_port(service: str) -> str:
-    """Return the name of the read port in paths of the API server's proxy and in RBAC rules."""
+    """Return the name of the read port for API server proxy paths and RBAC rules."""
     return f"https:{service}:{PORT_NAME}"

@@ -1,4 +1,4 @@
-"""Client for the extender that uses the service proxy of the API server. It requires only a kubeconfig file."""
+"""Extender client that uses the API server's service proxy. It requires only a kubeconfig file."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class ProxiedExtender:
     """Client for an extender behind the service proxy.
 
     In the embedded cluster, the API server runs on this machine, and the extender does not have a Service. In this
-    case, the client uses the loopback address in the Deployment of the extender.
+    case, the client uses the loopback address in the extender's Deployment.
 
     Args:
-        api: an open client of the API server.
+        api: an open client for the API server.
         namespace: accelkit's namespace.
-        service: the name of the Service of the extender.
-        option: the command-line option for the namespace, which error messages contain.
+        service: the name of the extender's Service.
+        option: the command-line option for the namespace, for use in error messages.
         instead: the alternative that error messages suggest if the extender cannot be reached.
     """
 
@@ -83,7 +83,7 @@ class ProxiedExtender:
         self._token, self._renew_at = "", 0.0
 
     async def query(self, node: str | None = None) -> Inspection:
-        """Return the ledger data of the extender, for one node or for all nodes.
+        """Return the extender's ledger data for one node or for all nodes.
 
         Raises:
             NoExtenderError: the namespace does not contain an extender.

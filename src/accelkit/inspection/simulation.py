@@ -1,4 +1,4 @@
-"""Request and response for `POST /simulate` of the extender."""
+"""Request and response of the extender endpoint `POST /simulate`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CardRefusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class CardSimulation(msgspec.Struct, frozen=True, gc=False):
-    """A card in a node on which the pod does not fit.
+    """A card in a node that the pod does not fit on.
 
     `refusals` is empty if each container by itself would fit on the card. `capacity_bytes` is None if the memory is
     unknown.
@@ -55,13 +55,13 @@ class CardSimulation(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChangeView(msgspec.Struct, frozen=True, gc=False):
-    """A change after which the pod would fit on the node.
+    """A change that would make the pod fit on the node.
 
     Attributes:
         kind: the kind of change.
         sentence: a description of the change, without the node.
         taken: the IDs of the cards that the pod would get after the change; empty if they are unknown.
-        order: the key that sorts the changes on all nodes, smallest first.
+        order: the key that sorts the changes on all nodes in ascending order of size.
         proven: whether this change is known to be the smallest change of its kind on this node.
     """
 
@@ -85,12 +85,12 @@ class NodeSimulation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         fits: whether filter would return the node as suitable.
         score: the score from prioritize, from 0 to 10; 0 if the pod does not fit.
         assignment: the shares that bind would choose for each container.
-        reason: the code for the reason why the pod does not fit.
-        sentence: the same reason as a sentence, which filter returns to kube-scheduler.
+        reason: the reason code that specifies why the pod does not fit.
+        sentence: the reason as a sentence, which filter returns to kube-scheduler.
         resolvable: whether the pod would fit after the eviction of other pods from the node.
         cards: the cards in the node, if the pod does not fit.
-        changes: the changes after which the pod would fit, smallest first, with at most one change of each kind.
-        searched: whether the search for changes was completed, or found at least one change.
+        changes: the changes that would make the pod fit, smallest first, with at most one change of each kind.
+        searched: whether the search for changes is complete, or has found at least one change.
     """
 
     name: str
@@ -113,10 +113,10 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             request is rejected.
         refusal: the reason why filter rejects the request regardless of the node; empty if it does not reject the
             request.
-        policy: the policy in the cluster.
+        policy: the cluster's policy.
         absent: the pods in `without` that do not use cards.
         spent: whether the search for changes stopped at its limit.
-        group: the reason why the pod's pod group waits; empty if the pod does not wait together with a pod group.
+        group: the reason why the pod's group waits; empty if the pod does not wait as part of a pod group.
     """
 
     request: tuple[ContainerRequest, ...] = ()
@@ -130,6 +130,6 @@ class SimulationHead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Simulation(SimulationHead, frozen=True, kw_only=True, gc=False):
-    """The current result of the extender for a pod, with the results for the nodes in order."""
+    """The extender's current result for a pod, which contains an ordered list of the results for each node."""
 
     nodes: tuple[NodeSimulation, ...]

@@ -1,7 +1,7 @@
-"""Table of `accelkit inspect`: a bar for each card, followed by the pods on the card, and totals at the end.
+"""Table output of `accelkit inspect`: a bar for each card, followed by the pods on the card, and totals at the end.
 
-The table consists of lines of text, because a table from rich would be limited to 80 columns, with truncated names, if
-the output is redirected to a file.
+The table consists of plain text lines, because tables from the library `rich` have at most 80 columns and truncated
+names if the output is redirected to a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accelkit.model.card import Health
 from accelkit.model.units import format_bytes
 
 _BAR = 24
-# Phrases for links in accelkit.placement.topology.links whose names are not the names of a technology.
+# Phrases for the links in accelkit.placement.topology.links that are not named after a technology.
 _LINK_PHRASES = {
     "link": "connected by a link",
     "switched link": "connected by a switched link",

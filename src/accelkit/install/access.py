@@ -63,7 +63,7 @@ async def find_denied(
         namespaces: the namespaces in which other permissions for namespaced objects are required.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     required = sorted({right for rule in rules for right in _expand(rule, namespaces)})
     with raise_first(Exception):

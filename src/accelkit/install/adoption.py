@@ -1,7 +1,7 @@
 """Adoption of an Enflame GCUShare installation: uninstall its Helm releases, and share its nodes with accelkit.
 
 `accelkit.scheduler.switch.gcushare` removes GCUShare from the configuration of kube-scheduler. Running pods do not
-change. Their devices remain allocated until the pods end.
+change. Their devices remain allocated until the pods terminate.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def adopt_gcushare(api: ApiClient, *, check: bool = False) -> Adoption:
 
     Raises:
         ConfigurationError: a release cannot be read, or the unit of its pods is ambiguous.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     releases = await list_releases(api, CHART_PREFIX)
     listed, _ = await list_all(api, NODES, Node)

@@ -87,7 +87,7 @@ async def write_cache(api: ApiClient, request: CacheRequest, *, check: bool = Fa
         the second value is whether the cache would be changed.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     raw = await get_if_present(api, request.path)
     if raw is None:
@@ -130,7 +130,7 @@ async def delete_cache(api: ApiClient, request: CacheRequest, *, seconds: float 
         check: whether to return the result without deleting the cache.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ServiceError: the cache still exists after the maximum time. The error contains the reason.
     """
     if await get_if_present(api, request.path) is None:
@@ -163,7 +163,7 @@ async def read_cache(api: ApiClient, request: CacheRequest) -> tuple[Cache | Non
     """Return a cache, or None if it does not exist, and the nodes' reports about its digest, sorted by node.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     raw = await get_if_present(api, request.path)
     if raw is None:
@@ -194,7 +194,7 @@ async def wait_for_cache(api: ApiClient, request: CacheRequest, *, seconds: floa
     """Wait until a cache is ready or has failed permanently.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ServiceError: the cache is not ready. The error lists the conditions and nodes with their reasons.
     """
     begun = time.monotonic()

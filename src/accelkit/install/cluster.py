@@ -48,7 +48,7 @@ async def read_cluster(api: ApiClient) -> Cluster:
     """Read the version of the API server, and its nodes.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     version = msgspec.json.decode(await api.get("/version"), type=ServerVersion)
     nodes, _ = await list_all(api, NODES, Node)

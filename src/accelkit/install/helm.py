@@ -86,7 +86,7 @@ async def list_releases(api: ApiClient, chart_prefix: str) -> list[Release]:
     """Return the releases of charts whose names start with this prefix, sorted by namespace and name.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ConfigurationError: a release cannot be read.
     """
     listed = msgspec.json.decode(await api.get(_SECRETS, query={"labelSelector": "owner=helm"}), type=_Secrets)
@@ -113,7 +113,7 @@ async def uninstall(api: ApiClient, release: Release) -> None:
     is deleted only if its Helm annotations refer to this release.
 
     Raises:
-        ApiError: the API server refused the request or did not respond. The Secrets are not deleted, so that another
+        ApiError: the API server rejected the request or did not respond. The Secrets are not deleted, so that another
             attempt can continue.
     """
     for item in reversed(release.objects):

@@ -46,8 +46,8 @@ class Management:
         offered: for each resource, the sorted names of the nodes that offer it through a node agent.
         former: resources that are recorded or offered, but that the caller no longer requests.
         former_dialects: the dialects whose pods request these resources.
-        problem: a message with each kube-scheduler that might not call the extender, so that no resource is added;
-            empty if there is none.
+        problem: a message that lists each kube-scheduler that might not call the extender, so that no resource is
+            added; empty if there is none.
     """
 
     changed: bool
@@ -80,7 +80,7 @@ async def record_managed(
         check: whether to skip all writes.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     found = await _read_state(api, namespace, resources)
     desired = tuple(sorted(set(resources)))
@@ -105,7 +105,7 @@ async def delete_record(api: ApiClient, *, namespace: str, check: bool = False) 
     """Delete the record, so that node agents do not offer resources to new pods.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     path = _build_path(namespace)
     present = await get_if_present(api, path) is not None

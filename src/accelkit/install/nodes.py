@@ -22,7 +22,7 @@ async def list_nodes(api: ApiClient) -> dict[str, Node]:
     """Return all nodes by name.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     nodes, _ = await list_all(api, NODES, Node)
     return {node.metadata.name: node for node in nodes}
@@ -32,7 +32,7 @@ async def list_named(api: ApiClient, names: Collection[str]) -> dict[str, Node]:
     """Return the nodes with these names that exist.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     requested = set(names)
     return {name: node for name, node in (await list_nodes(api)).items() if name in requested}
@@ -74,7 +74,7 @@ async def wait_until_no_problem(
 
     Raises:
         WaitError: a node still has a problem.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -96,7 +96,7 @@ class OwnedMetadata:
     def build_removal(self, node: Node) -> dict[str, dict[str, str | None]]:
         """Return the metadata merge patch that removes accelkit's labels and annotations.
 
-        The annotation with the names of advertised resources is kept until the node no longer has these resources.
+        The annotation with the names of advertised resources is retained until the node no longer has these resources.
         """
         annotations = self._find_annotations(node)
         if ADVERTISED_ANNOTATION in annotations and any(self.find_resources(node, table) for table in TABLES):

@@ -1,8 +1,8 @@
 """Deletion of objects from earlier installations that are no longer needed. The objects are found by their labels.
 
 All objects that the playbooks apply have accelkit's labels. Therefore, objects from earlier runs can be found without
-the variables of these runs. Labels in the namespaces of users are ignored, because a user could otherwise block every
-run with an object that cannot be deleted.
+the variables of these runs. Labels in users' namespaces are ignored. Otherwise, a user could block every run with an
+object that cannot be deleted.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Pruned:
 
     Attributes:
         deleted: the deleted objects, sorted. In check mode, the objects that would be deleted.
-        namespaces: the searched namespaces, sorted.
+        namespaces: the namespaces that were searched, sorted.
         components: the components of these objects and of CustomResourceDefinitions, sorted. CustomResourceDefinitions
             are never deleted.
     """
@@ -161,7 +161,7 @@ async def prune(
         check: whether to skip all deletions.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ServiceError: an object still exists after the timeout.
     """
     searched = await find_namespaces(api, {*namespaces, *(key.namespace for key in keep)})

@@ -81,7 +81,7 @@ async def wait_for_rollout(
 
     Raises:
         WaitError: when the timeout expired, the workload was not rolled out, or no pod of the workload held the Lease.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     deadline = time.monotonic() + seconds
     path = build_object_path(build_collection_path("apps/v1", PLURALS[kind], namespace), name)

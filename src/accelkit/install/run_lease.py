@@ -44,7 +44,7 @@ async def read_run_lease(api: ApiClient, identity: str) -> RunLease:
     """Return the holder of the Lease. Do not try to acquire it.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     elector = build_run_elector(api, identity)
     await elector.observe()

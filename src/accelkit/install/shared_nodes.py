@@ -69,7 +69,7 @@ async def share(
     coexisting: Collection[str] = (),
     leave_out: Collection[str] = (),
 ) -> SharingResult:
-    """Set `accelkit.io/share=true` on the given nodes, or on all nodes with cards where it is not `false`.
+    """Set `accelkit.io/share=true` on the given nodes, or on all nodes with cards on which it is not `false`.
 
     Args:
         api: an open client.
@@ -86,7 +86,7 @@ async def share(
     Raises:
         ConfigurationError: a given node does not exist, or another device plugin allocates its cards.
         ServiceError: a node did not offer its cards before the timeout, or its agent cannot apply the unit.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     listed = await list_nodes(api)
     selected = _choose(listed, nodes) if nodes else [node for node in listed.values() if is_sharing_requested(node)]
@@ -132,7 +132,7 @@ async def list_unexamined(
 
     Raises:
         ConfigurationError: a given node does not exist.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     listed = await list_nodes(api)
     selected = _choose(listed, nodes) if nodes else [listed[name] for name in sorted(listed)]
@@ -153,7 +153,7 @@ async def unshare(
 ) -> SharingResult:
     """Remove accelkit's labels, annotations and resources from the given nodes, or from all nodes.
 
-    A share label with a different value is kept, because a user has set it.
+    A share label with a different value is not removed, because a user has set it.
 
     Args:
         api: an open client.
@@ -167,7 +167,7 @@ async def unshare(
     Raises:
         ConfigurationError: a given node does not exist.
         ServiceError: a kubelet still offers accelkit's resources after the grace period, or the resources reappeared.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     listed = await list_nodes(api)
     chosen = _choose(listed, nodes) if nodes else list(listed.values())
@@ -202,7 +202,7 @@ async def withdraw(api: ApiClient, *, grace_seconds: float, check: bool = False)
 
     Raises:
         ServiceError: a kubelet still offers accelkit's resources after the grace period. The labels have been removed.
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     listed = await list_nodes(api)
     owned = OwnedMetadata(NATIVE)

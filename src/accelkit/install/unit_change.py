@@ -25,7 +25,7 @@ class UnitChange:
         before: the current units of the node agents, in bytes, sorted; empty if no node is shared.
         refusals: for each node, the reason why its kubelet would reject the device list; only nodes with a reason.
         finer: the nodes that apply the new unit immediately, because it is smaller, sorted.
-        waiting: the nodes that apply the new unit after the pods that share their cards have ended, sorted.
+        waiting: the nodes that apply the new unit after the pods that share their cards have terminated, sorted.
         workloads: the workloads whose requests would mean a different amount; empty if the unit does not change.
     """
 
@@ -48,7 +48,7 @@ async def plan_unit_change(
         former_unit_bytes: the unit of an adopted system, or None. It is used if no node has published an inventory.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     nodes, _ = await list_all(api, NODES, Node)
     inventories = {
@@ -74,7 +74,7 @@ async def plan_unit_change(
 
 
 def describe_request(workload: Workload, before: Sequence[int], unit_bytes: int) -> str:
-    """Return a sentence about a workload's request, such as `Deployment d/web: c requests 8: 8 GiB until now, …`."""
+    """Return a sentence that describes a workload's memory request in the previous units and in the new unit."""
     parts = [
         f"{container} requests {amount}: {' or '.join(_format_amount(amount, unit) for unit in before)} until now, "
         f"{_format_amount(amount, unit_bytes)} in units of {format_unit(unit_bytes)}"

@@ -78,7 +78,7 @@ async def list_workloads_requesting(api: ApiClient, resources: Collection[str]) 
     """Return all workloads and unbound pods, sorted, in which a container has a limit for any of these resources.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     found: list[Workload] = []
     for kind, paths in _KINDS.items():

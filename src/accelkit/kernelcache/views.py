@@ -35,7 +35,7 @@ class FailureView(msgspec.Struct, frozen=True):
 
 
 class VerificationView(msgspec.Struct, frozen=True):
-    """A verdict on an image. If `retryable` is true, there is no verdict yet, and a later attempt may succeed."""
+    """The verdict on an image. If `retryable` is true, there is no verdict yet, and a later attempt may succeed."""
 
     image: str
     digest: str | None
@@ -57,7 +57,7 @@ class FactorView(msgspec.Struct, frozen=True):
 
 
 class CardCompatibilityView(msgspec.Struct, frozen=True):
-    """The verdict on one card; `hit` is derived from `factors`."""
+    """The verdict for one card. `hit` is derived from `factors`."""
 
     id: str
     verdict: str
@@ -67,7 +67,7 @@ class CardCompatibilityView(msgspec.Struct, frozen=True):
 
 
 class CompatibilityView(msgspec.Struct, frozen=True):
-    """The verdict on a node; `fit` is all, some, none or unknown."""
+    """The verdict for a node. `fit` is all, some, none or unknown."""
 
     fit: str
     cards: tuple[CardCompatibilityView, ...]
@@ -75,7 +75,7 @@ class CompatibilityView(msgspec.Struct, frozen=True):
 
 
 class ImageView(msgspec.Struct, frozen=True):
-    """Properties of a cache from its image. Properties that the image does not specify are null."""
+    """Properties of a cache according to its image. Properties that the image does not specify are null."""
 
     image: str
     digest: str
@@ -142,7 +142,7 @@ class BuildView(msgspec.Struct, frozen=True):
 def describe_verification(
     image: str, verification: Verification, verdicts: CompatibilityVerdicts | None = None
 ) -> VerificationView:
-    """Return the view of a successful verification, with the verdicts on cards."""
+    """Return the view of a successful verification, which includes the verdict for each card."""
     return VerificationView(
         image,
         verification.image.digest,
@@ -167,7 +167,7 @@ def describe_refusal(image: str, refused: UnverifiedError) -> VerificationView:
 
 
 def describe_compatibility(verdicts: CompatibilityVerdicts) -> CompatibilityView:
-    """Return the view of verdicts on cards."""
+    """Return the compatibility verdicts in the format that commands print and modules return."""
     cards = tuple(
         CardCompatibilityView(
             card.id,
@@ -223,7 +223,7 @@ def describe_extraction(extracted: ExtractionResult) -> ExtractionView:
 
 
 def describe_preview(preview: Preview) -> ExtractionView | PreviewView:
-    """Return the view of the existing cache with its current signers, or of the cache that would be extracted."""
+    """Return the view of an existing cache with its current signers, or of the cache that would be extracted."""
     place, verdicts = preview.place, preview.verdicts
     if preview.present is not None:
         return describe_extraction(ExtractionResult(place, preview.present, fresh=False, verdicts=verdicts))

@@ -1,4 +1,4 @@
-"""Extraction of one cache to a dedicated volume. The root of the volume contains the files that pods mount.
+"""Extraction of a cache to a dedicated volume. The root of the volume contains the files that pods mount.
 
 The cache is first extracted to a hidden folder in the volume, and becomes visible there only after all bytes are
 verified. Each top-level entry of the cache is then moved to the root. The record is written last. A volume without a
@@ -54,7 +54,7 @@ def check_volume(root: Path, digest: str, mount_path: str) -> CompletionRecord:
     """Check that no file is missing in a filled volume, without writing to the volume, and return the record.
 
     Raises:
-        CacheError: the volume does not contain the cache with this digest, or files are missing.
+        CacheError: the volume does not contain a cache with this digest, or files are missing.
     """
     place = Place.of(root, digest, mount_path)
     record = _read_filled(root, digest, place.mount_path)
@@ -85,7 +85,7 @@ def _read_filled(root: Path, digest: str, mount_path: str) -> CompletionRecord |
 
 
 def _require_own(root: Path) -> None:
-    """Reject a volume with unexpected files, unless it has the hidden folder of an earlier attempt to fill it."""
+    """Reject a volume with unexpected files, unless it contains the hidden folder from an earlier attempt."""
     try:
         names = {each.name for each in root.iterdir()} - _FOREIGN
     except OSError as exc:

@@ -61,7 +61,7 @@ class ApiClient:
     """A session with one API server. Use it as an asynchronous context manager.
 
     Args:
-        connection: the API server and the credentials.
+        connection: the connection data: the API server and the credentials.
         timeout_seconds: the timeout for each request, including the time to connect.
         connections: the maximum number of concurrent requests.
     """
@@ -113,7 +113,7 @@ class ApiClient:
     async def get_page(
         self, path: str, *, query: Mapping[str, str], max_bytes: int, accept: str = ""
     ) -> bytes | bytearray:
-        """Read one page of a list. This may take longer than other requests if data continues to arrive.
+        """Read one page of a list. As long as data arrives, the request may take longer than other requests.
 
         Args:
             path: the collection.
@@ -122,7 +122,7 @@ class ApiClient:
             accept: the media type of the response; empty for the default media type of the collection.
 
         Raises:
-            PageTooLargeError: the page is larger than `max_bytes`, or did not arrive in time.
+            PageTooLargeError: the page is larger than `max_bytes`, or did not arrive within the time limit.
             ApiError: the response is not 2xx, or there is no response.
         """
         answer = bytearray()
@@ -179,7 +179,7 @@ class ApiClient:
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines; raise ApiError if it is rejected or has no data for `silence_seconds`."""
+        """Open a watch and yield its lines; raise ApiError if it is rejected or silent for `silence_seconds`."""
         timeout = aiohttp.ClientTimeout(total=None, connect=10, sock_read=silence_seconds)
         try:
             request = self._open().get(self._url(path, query), headers=self._headers(), timeout=timeout, **self._route)

@@ -1,4 +1,4 @@
-"""Discovery of the API server and credentials, in the same order as in the modules of kubernetes.core."""
+"""Discovery of the API server and credentials, in the same order as in the kubernetes.core modules."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class Connection:
     Attributes:
         server: the URL, without a trailing slash.
         tls: the TLS context; None for plain HTTP.
-        read_authorization: returns the current value of the Authorization header; None if certificates are used.
+        read_authorization: a function that returns the current value of the Authorization header; None if certificates
+            are used.
         headers: additional headers for each request, which are used for impersonation.
-        server_name: the name that the server's certificate must have, if it differs from the host.
+        server_name: the required name in the server's certificate, if it differs from the host.
         proxy: the URL of an HTTP proxy.
         proxy_headers: headers for requests to the proxy.
         context: the name of the kubeconfig context; empty if the connection is not from a kubeconfig.
@@ -81,7 +82,7 @@ def load_connection(
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """The values from one source, and its name for error messages. A missing value is None."""
+    """The values from one source, and the source's name for error messages. A missing value is None."""
 
     name: str = "the given host"
     context: str = ""
@@ -117,7 +118,7 @@ def _read_settings(settings: client.Configuration, name: str, context: str) -> _
 
 
 def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
-    """Return the pod's service account; None outside of pods and in pods without a service account."""
+    """Return the credentials of the pod's service account; None outside of a pod or without a service account."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     folder = Path(environ.get(SERVICE_ACCOUNT_VARIABLE) or SERVICE_ACCOUNT)
     token, authority = folder / "token", folder / "ca.crt"
@@ -132,7 +133,7 @@ def _read_service_account(environ: Mapping[str, str]) -> _Found | None:
 
 
 class _TokenFile:
-    """A token file that the kubelet renews. Each request checks the file, and reads it again if it has changed."""
+    """A token file that the kubelet renews. For each request, the file is checked, and read again if it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

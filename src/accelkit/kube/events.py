@@ -1,4 +1,4 @@
-"""Writer of Kubernetes Events about pods and nodes for users and administrators."""
+"""Event writer, which reports pod and node events to users and administrators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NODE_NAMESPACE: Final = "default"
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """Reference to the object that an event is about. The namespace of a node is empty."""
+    """Reference to the object that an event describes. The namespace of a node is empty."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Events:
-    """Writer of Events from one component. If an event cannot be written, it is logged and discarded.
+    """Event writer for one component. If an event cannot be written, the failure is logged and the event is discarded.
 
     Args:
         api: an open client.
@@ -50,9 +50,9 @@ class Events:
         """Write an event.
 
         Args:
-            involved: the object that the event is about.
+            involved: the object that the event describes.
             reason: a machine-readable word in CamelCase.
-            message: a sentence for users.
+            message: the message for users, as a sentence.
             warning: whether the event has the type Warning.
         """
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -80,5 +80,5 @@ class Events:
 
 
 def _name_event(involved: ObjectReference) -> str:
-    """Return a valid name for an event, in which each part between dots ends with a letter or digit."""
+    """Return a valid event name, in which each part between dots ends with a letter or digit."""
     return f"{involved.name[:_MAX_PREFIX].rstrip('-.')}.{secrets.token_hex(8)}"

@@ -1,6 +1,6 @@
 """Probe that measures how long the API server has been unresponsive.
 
-A watch cannot measure this time, because a dead connection that was not closed may not be detected for minutes.
+A watch cannot measure this time, because it may take minutes to detect a dead connection that was not closed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Heartbeat:
         self._answered_at = time.monotonic()
 
     def measure_silence_seconds(self) -> float:
-        """Return the time for which a response has been overdue, in seconds; 0 while the server responds."""
+        """Return how long a response has been overdue, in seconds; 0 while the server responds."""
         return max(0.0, time.monotonic() - self._answered_at - _SECONDS)
 
     async def run(self) -> None:

@@ -30,7 +30,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
     Returns:
         The client settings from the `kubernetes` package, which renew an expired token on request; the name of the
         kubeconfig for error messages; and the name of the context. Embedded certificates and keys are written to
-        temporary files, which exist until the caller's `credential_files` context ends.
+        temporary files, which exist until the caller's `credential_files` context exits.
 
     Raises:
         ConfigurationError: no kubeconfig exists, the kubeconfig is invalid, or its plugin returned no credentials.
@@ -82,7 +82,7 @@ def read_kubeconfig(options: ConnectionOptions, environ: Mapping[str, str]) -> t
 
 @contextmanager
 def credential_files() -> Iterator[None]:
-    """Allow the package to write certificates and keys from a kubeconfig to files, and delete the files on exit.
+    """Let the `kubernetes` package write a kubeconfig's certificates and keys to files; delete the files on exit.
 
     By default, the package deletes the files only when Python exits normally. Forked Ansible processes and killed
     processes do not delete them.
@@ -121,7 +121,10 @@ def _find_user(document: Any, context: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextmanager
 def _collect_errors() -> Iterator[list[str]]:
-    """Collect the errors that the package only logs: the reasons why a plugin returned no credentials."""
+    """Collect the errors that the `kubernetes` package logs but does not raise.
+
+    They contain the reasons why a credential plugin returned no credentials.
+    """
     found: list[str] = []
 
     class Collector(logging.Handler):

@@ -2,8 +2,8 @@
 
 The clocks of different hosts are never compared. A Lease has expired if its record has not changed for the duration of
 the Lease, measured with the local monotonic clock. The term of a leader starts before it sends the renewal. The term
-ends early enough that all writes that were sent during the term have succeeded or failed before another candidate can
-lead.
+ends early enough that all writes from this term have succeeded or failed before another candidate can become the
+leader.
 
 The leader election in the `kubernetes` package is not used, because it blocks a thread.
 """
@@ -87,20 +87,21 @@ class Elector:
         api: an open client.
         lease: the Lease, which is created if it does not exist.
         identity: the name of this candidate, which must be unique among the candidates.
-        on_acquired: called when this candidate starts to lead.
-        on_lost: called when this candidate stops leading. At this time, `leads` already returns False.
-        lease_seconds: the time for which other candidates wait for a renewal before they acquire the Lease, in seconds.
-            It must be at least LEASE_SECONDS if `term_seconds` is None.
-        term_seconds: the time for which this candidate leads after it has sent a renewal, in seconds; None for the
+        on_acquired: a function that is called when this candidate becomes the leader.
+        on_lost: a function that is called when this candidate is no longer the leader. At this time, `leads` already
+            returns False.
+        lease_seconds: how long other candidates wait for a renewal before they acquire the Lease, in seconds. It must
+            be at least LEASE_SECONDS if `term_seconds` is None.
+        term_seconds: how long this candidate remains the leader after it has sent a renewal, in seconds; None for the
             duration of the Lease minus the maximum delay of a write.
         retry_seconds: the interval between renewals or attempts to acquire the Lease, in seconds; None for 2 s.
-        clock: returns a monotonic time in seconds.
+        clock: a function that returns a monotonic time in seconds.
 
     Attributes:
-        former_seconds: the duration in the previous leader's record when this candidate acquired the Lease, in seconds;
-            None if there was no record.
-        resumed: whether the current or last term continues an earlier term of this candidate, without another leader in
-            between.
+        former_seconds: the Lease duration in the previous leader's record when this candidate acquired the Lease, in
+            seconds; None if there was no record.
+        resumed: whether the current or last term continues an earlier term of this candidate, and no other candidate
+            was the leader in between.
     """
 
     def __init__(
@@ -148,18 +149,18 @@ class Elector:
 
     @property
     def holder(self) -> str | None:
-        """The identity of the holder when the Lease was last read; None if it had no holder."""
+        """The identity of the holder when the Lease was last read; None if the Lease had no holder."""
         # In a released Lease, the holder is an empty string.
         return (self._observed.spec.holder_identity or None) if self._observed else None
 
     @property
     def held_since(self) -> str | None:
-        """The time at which the holder acquired the Lease, in RFC 3339 format, from the last read."""
+        """The time at which the holder acquired the Lease, in RFC 3339 format, according to the last read."""
         return self._observed.spec.acquire_time if self._observed else None
 
     @property
     def renewed_at(self) -> str | None:
-        """The time of the last renewal on the holder's clock, in RFC 3339 format, from the last read."""
+        """The time of the last renewal on the holder's clock, in RFC 3339 format, according to the last read."""
         return self._observed.spec.renew_time if self._observed else None
 
     @property
@@ -191,7 +192,7 @@ class Elector:
             await asyncio.sleep(pause)
 
     async def try_acquire_or_renew(self) -> None:
-        """Try once to acquire or renew the Lease, and call the callbacks. After the release, do nothing."""
+        """Try once to acquire or renew the Lease, and call the callbacks. After `release`, this method does nothing."""
         async with self._lock:
             if not self._released:
                 await self._try_acquire_or_renew()
@@ -224,7 +225,7 @@ class Elector:
     async def release(self) -> None:
         """Release the Lease permanently, so that other candidates do not have to wait until it expires.
 
-        Before this call, the caller must end all work that depends on the Lease.
+        Before this call, the caller must complete or cancel all work that depends on the Lease.
         """
         self._released = True
         try:
@@ -278,7 +279,7 @@ class Elector:
         return True
 
     def _name_acquisition(self) -> tuple[str | None, int | None] | None:
-        """Return the values in the last record that identify an acquisition of the Lease."""
+        """Return the values from the last record that identify an acquisition of the Lease."""
         return (self._observed.spec.acquire_time, self._observed.spec.lease_transitions) if self._observed else None
 
     async def _put(self, spec: _Spec) -> None:
@@ -324,7 +325,7 @@ def _decode(answer: bytes, lease: LeaseName) -> _Lease:
 
 
 def build_run_elector(api: ApiClient, identity: str) -> Elector:
-    """Return an elector for the Lease of playbook runs that change the cluster."""
+    """Return an elector for the Lease that playbook runs acquire before they change the cluster."""
     return Elector(
         api,
         RUN_LEASE,
@@ -336,7 +337,7 @@ def build_run_elector(api: ApiClient, identity: str) -> Elector:
 
 
 async def delete_run_lease(api: ApiClient, elector: Elector) -> None:
-    """Delete the Lease of playbook runs if this elector holds it.
+    """Delete the Lease for playbook runs if this elector holds it.
 
     Raises:
         ApiError: the API server rejected the request or did not respond.

@@ -1,8 +1,8 @@
-"""Reader of complete collections from the API server, page by page. Unreadable objects are reported and skipped.
+"""Reader for complete collections from the API server, page by page. Unreadable objects are reported and skipped.
 
 A user with permission to create pods can fill an object with megabytes of data, and decoded JSON requires six times as
-much memory. Therefore, the first page is small, and later pages grow while the received size is below the target. Only
-the fields that the caller requires are retained.
+much memory. Therefore, the first page is small, and the page size increases as long as the received size is below the
+target. Only the fields that the caller requires are retained.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Listed(Protocol):
-    """An object in a collection, whose metadata contains a version at which a watch can start."""
+    """An object in a collection. Its metadata contains a resource version at which a watch can start."""
 
     @property
     def metadata(self) -> ObjectIdentity:
@@ -71,9 +71,9 @@ def log_unreadable(text: bytes, error: Exception) -> None:
 
 
 async def list_identities(api: ApiClient, path: str) -> tuple[list[ObjectIdentity], str]:
-    """Return the identity and version of each object in a collection, and the version of the collection.
+    """Return the identity and resource version of each object in a collection, and the collection's resource version.
 
-    The API server sends only metadata, which is a small part of most objects.
+    The API server sends only the metadata, which is a small part of most objects.
 
     Raises:
         ApiError: the collection cannot be read (see `list_all`).
@@ -99,8 +99,10 @@ async def list_all(
         path: the collection.
         type_: the msgspec type of the objects.
         query: label and field selectors.
-        trim: called with each object before the next page is read, to remove fields that are not needed.
-        on_unreadable: called with the text of each object that cannot be read, and the error. The object is skipped.
+        trim: a function that is called with each object before the next page is read, to remove fields that are not
+            needed.
+        on_unreadable: a function that is called with the text of each object that cannot be read, and the error. The
+            object is skipped.
         accept: the media type of the pages; empty for the default media type of the collection.
 
     Raises:

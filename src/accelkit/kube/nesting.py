@@ -1,8 +1,7 @@
 """Decoder for API server objects with fields that are nested too deeply for the JSON decoder.
 
 A user who may write an object may also write its `metadata.managedFields`, in which the API server accepts 10,000
-levels of JSON. The decoder's depth limit also applies to fields that it skips, so decoding of the whole page would
-fail.
+levels of JSON. The decoder's depth limit also applies to fields that it skips, so the whole page could not be decoded.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def decode(decoder: msgspec.json.Decoder[_T], text: bytes | bytearray) -> _T:
 
 
 def _cut(text: bytes | bytearray) -> bytes:
-    """Return the JSON text with null instead of each value that exceeds the maximum number of levels."""
+    """Return the JSON text in which each value that exceeds the maximum number of levels is replaced with null."""
     kept: list[bytes | bytearray] = []
     depth = start = 0
     for token in _TOKENS.finditer(text):

@@ -1,4 +1,4 @@
-"""Connection options for the API server: the options of the kubernetes.core modules and their environment variables."""
+"""Connection options for the API server. They are the options of the kubernetes.core modules and their variables."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ConnectionOptions:
         username: the user name for HTTP basic authentication.
         password: the password for HTTP basic authentication.
         validate_certs: whether the server's certificate is verified; True by default.
-        ca_cert: the path of the CA certificate of the server.
+        ca_cert: the path of the CA certificate for the server.
         client_cert: the path of a client certificate.
-        client_key: the path of the key of the client certificate.
+        client_key: the path of the client certificate's key.
         proxy: the URL of an HTTP proxy.
         no_proxy: a comma-separated list of hosts, domains and networks for which the proxy is not used.
         proxy_headers: a mapping with `proxy_basic_auth` and `basic_auth` as `user:password`, and `user_agent`.
@@ -67,7 +67,7 @@ class ConnectionOptions:
 
     @classmethod
     def collect(cls, given: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Self:
-        """Return the options from `given` or, if they are not set, from environment variables such as `K8S_AUTH_HOST`.
+        """Return the options in `given`. Unset options are read from environment variables such as `K8S_AUTH_HOST`.
 
         Raises:
             ConfigurationError: the kubeconfig is neither a path nor a mapping.

@@ -32,7 +32,7 @@ class _Binding(msgspec.Struct):
 
 
 def build_selector(component: str = "") -> str:
-    """Return the label selector for accelkit's objects of one component or, by default, of all components."""
+    """Return the label selector for the accelkit objects of one component or, by default, of all components."""
     labels = OWNER_LABELS | ({COMPONENT_LABEL: component} if component else {})
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
@@ -40,7 +40,7 @@ def build_selector(component: str = "") -> str:
 async def find_namespaces(api: ApiClient, known: Collection[str] = ()) -> frozenset[str]:
     """Return the namespaces in which accelkit's labels are trusted.
 
-    These are kube-system, the `known` namespaces, and the namespaces of the ServiceAccounts in accelkit's
+    The result consists of kube-system, the `known` namespaces, and the namespaces of the ServiceAccounts in accelkit's
     ClusterRoleBindings.
 
     Raises:

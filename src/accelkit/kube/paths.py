@@ -1,4 +1,4 @@
-"""API server paths of collections and objects.
+"""API server paths for collections and objects.
 
 Names are quoted in paths, so that a name cannot refer to a different object.
 """
@@ -18,7 +18,7 @@ def build_group_path(api_version: str) -> str:
 
 
 def build_collection_path(api_version: str, plural: str, namespace: str | None = None) -> str:
-    """Return the path of the objects of a kind, either in a namespace or in the whole cluster."""
+    """Return the path of the collection for a kind, either in a namespace or in the whole cluster."""
     place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     return f"{build_group_path(api_version)}{place}/{plural}"
 

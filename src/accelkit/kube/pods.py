@@ -56,7 +56,7 @@ class PodProgress:
     Attributes:
         ended: whether the pod has succeeded or failed.
         has_no_image: whether the image of the pod cannot be pulled.
-        message: the latest information about the pod, for use in a sentence.
+        message: the latest information about the pod, as part of a sentence.
     """
 
     ended: bool = False

@@ -1,11 +1,11 @@
-"""List and watch of a collection on the API server, with callbacks for changes.
+"""Reflector, which lists and watches a collection on the API server, and calls callbacks for changes.
 
 The list is consistent (without resourceVersion) and paged. The watch starts at the version of the list and uses
 bookmarks. After a watch ends, the next watch starts at the last received version. After 410 Gone or an error event, the
-collection is listed again. After a failure, the reflector retries with backoff; it never stops. `on_replace` receives
-the whole collection, and `on_event` receives one change. These callbacks run in the event loop and must not block. If
-an object cannot be read, or `on_event` fails for an object, this is logged once and counted. Other objects are not
-affected.
+collection is listed again. After a failure, the reflector retries with backoff, without a limit on the number of
+retries. `on_replace` receives the whole collection, and `on_event` receives one change. These callbacks run in the
+event loop and must not block. If an object cannot be read, or `on_event` fails for an object, the reflector logs the
+error once and counts it. Other objects are not affected.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Reflector(Generic[T]):
         query: label and field selectors.
         bookmarks: whether the server sends bookmarks, which allow the client to detect a dead connection. Without
             bookmarks, each watch ends before the connection is treated as dead, and the collection is listed again.
-        trim: called with each object to remove fields that are not required.
-        on_replace: called with all objects after each list.
-        on_event: called with the event type (ADDED, MODIFIED or DELETED) and the object.
-        on_unreadable: called with the event type and the text of each object that cannot be read. For a list, this
-            happens after `on_replace`.
+        trim: a function that is called with each object, to remove fields that are not required.
+        on_replace: a function that is called with all objects after each list.
+        on_event: a function that is called with the event type (ADDED, MODIFIED or DELETED) and the object.
+        on_unreadable: a function that is called with the event type and the text of each object that cannot be read.
+            For a list, it is called after `on_replace`.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
 
     def measure_silence_seconds(self) -> float:
-        """Return the time without an open connection to the API server, in seconds; 0 while a connection is open."""
+        """Return how long no connection to the API server has been open, in seconds; 0 while one is open."""
         return 0.0 if self._disconnected_at is None else time.monotonic() - self._disconnected_at
 
     @property

@@ -1,4 +1,4 @@
-"""Concurrent requests with a common timeout, and concurrent loops of a service."""
+"""Concurrent requests with a common timeout, and concurrent service loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def request_all(
 
     Args:
         targets: the targets.
-        request: sends a request to a target and stores the response.
+        request: a function that sends a request to a target and stores the response.
         at_once: the maximum number of concurrent requests.
         seconds: the timeout for all requests together, in seconds.
 

@@ -52,7 +52,7 @@ class BoundPods:
 
     Args:
         ledger: the ledger that is updated with the pods.
-        errors: the reporter of unreadable pods.
+        errors: the reporter for unreadable pods.
     """
 
     def __init__(self, ledger: Ledger, errors: OnceReporter) -> None:
@@ -169,7 +169,7 @@ class BoundPods:
         try:
             request = pod.read_request(unit_bytes)
         except RequestError as exc:
-            # Another scheduler bound the pod although accelkit refuses its request. The kubelet uses only the limits.
+            # Another scheduler bound the pod although accelkit rejects its request. The kubelet uses only the limits.
             request, problem = _read_limits(pod, unit_bytes), str(exc)
         if request is None:
             self._ledger.release(pod.ref.uid)

@@ -1,4 +1,4 @@
-"""Claims: cards that are reserved for a pod from the eviction of its victims until its own Binding.
+"""Claims: cards that are reserved for a pod from the eviction of its victims until the pod is bound.
 
 A claim is charged immediately, in addition to the shares of the victims, so that no other pod gets the freed cards.
 Claims are not stored persistently. After a restart, claims are created only for pods with a condition that requests a
@@ -65,7 +65,7 @@ def is_blocked(ledger: Ledger, held: Holding, request: PodRequest, policy: AnyPo
 def reserve(
     ledger: Ledger, pod: PodRef, node: str, request: PodRequest, policy: AnyPolicy, *, labels: tuple[str, ...] = ()
 ) -> Assignment:
-    """Replace the pod's claim by a reservation of cards, in the same way as `Ledger.reserve`.
+    """Replace the pod's claim with a reservation of cards, in the same way as `Ledger.reserve`.
 
     Raises:
         MisfitError: the pod does not fit the node, or already has cards on another node. In this case, the claim does

@@ -1,4 +1,4 @@
-"""Updates of the ledger from Kubernetes objects. Only this module converts pods and nodes to holdings and cards.
+"""Ledger updates from Kubernetes objects. Only this module converts pods and nodes to holdings and cards.
 
 The feed accepts lists and single events in any order in which the API server can send them. It ignores the assignment
 of a pod that is not bound. An unreadable object does not affect other objects. It is logged once and counted. An

@@ -22,7 +22,7 @@ class FreedNodes:
     """Comparison of the free amounts of each node in a ledger with the amounts at the previous call.
 
     A share that moves between pods in one event from the API server is not a change. The termination of a bound pod is
-    a change, even if another pod got its share between two calls.
+    a change, even if its share was assigned to another pod between two calls.
 
     Args:
         ledger: the ledger, which is only read, except that corrections are finished after a timeout.

@@ -1,4 +1,4 @@
-"""Entries of the ledger: nodes, and the shares of pods on these nodes."""
+"""Ledger entries: nodes, and the shares of pods on these nodes."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ class NodeEntry:
     Attributes:
         inventory: the inventory of the node; None if it is unknown. In this case, `problem` contains the reason.
         row: the node's row in the table of all nodes.
-        correcting: whether a correction has put a card over its capacity, so that the node accepts no new pods until
-            further corrections.
+        correcting: whether a correction has caused a card to exceed its capacity, so that the node accepts no new pods
+            until further corrections.
         reserved: the reservations of its cards, by card ID; cards without a reservation are omitted.
-        ended: the number of bound pods with cards on the node that have been released.
+        ended: the number of bound pods that had cards on the node and have been released.
     """
 
     name: str
@@ -228,7 +228,7 @@ class NodeEntry:
         return self._marked[1]
 
     def list_empty_states(self) -> list[CardState]:
-        """Return the state of every card if there were no pods on the node."""
+        """Return the states that the cards would have without any pods on the node."""
         states = build_empty_states(self.list_cards())
         if not self.reserved:
             return states
@@ -257,7 +257,7 @@ class NodeEntry:
         return use
 
     def copy_without(self, uids: Collection[str]) -> NodeEntry:
-        """Return an independent copy of the node from which some pods are removed."""
+        """Return an independent copy of the node without some of its pods."""
         uses = {card: replace(use) for card, use in self.uses.items()}
         holdings = {uid: held for uid, held in self.holdings.items() if uid not in uids}
         unassigned = {uid: pod for uid, pod in self.unassigned.items() if uid not in uids}
@@ -281,7 +281,7 @@ class NodeEntry:
 def find_neighbours(
     selectors: Collection[PodSelector], holdings: Iterable[Holding], unassigned: Iterable[UnassignedPod]
 ) -> Callable[[str], Neighbours]:
-    """Return a function from a card to the selectors that match pods on this card.
+    """Return a function that maps a card to the selectors that match pods on this card.
 
     Args:
         selectors: the selectors of a request.

@@ -1,8 +1,8 @@
-"""Ledger of all assignments of a cluster, in memory: the only component that computes free amounts.
+"""In-memory ledger of all assignments in a cluster, and the only component that computes free amounts.
 
 Invariants:
 - A reservation is chosen and recorded in one critical section, so no two pods get the same memory.
-- The API server's state of a bound pod overrides a reservation, and is never rejected.
+- The state of a bound pod in the API server overrides a reservation, and is never rejected.
 - A pod, identified by its UID, has cards on at most one node.
 - A node does not accept new pods while one of its cards is over capacity because of a correction. The previous card of
   the corrected pod appears free, but it is allocated to another pod whose correction the watch has not reported yet.
@@ -58,13 +58,13 @@ class Ledger(NodeRegistry):
         self._listed = False
 
     def lock(self) -> AbstractContextManager[object]:
-        """Return a context manager that makes several changes atomic with regard to other threads."""
+        """Return a context manager that makes several changes atomic for other threads."""
         return self._lock
 
     def put_node(self, name: str, inventory: Inventory | InventoryError | None) -> None:
         """Set the inventory of a node.
 
-        If it is an error or None, the holdings do not change, and the node accepts no new shares.
+        If the inventory is an error or None, the holdings do not change, and the node accepts no new shares.
         """
         with self._lock:
             entry = self._entry(name)
@@ -273,7 +273,7 @@ class Ledger(NodeRegistry):
             return young
 
     def end_corrections(self) -> None:
-        """Allow new pods on nodes on which a card is still over capacity after the time for corrections."""
+        """Allow new pods on nodes on which a card is still over capacity after the time limit."""
         if not self._correcting:
             return
         with self._lock:

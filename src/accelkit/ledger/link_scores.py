@@ -1,4 +1,4 @@
-"""Scores of nodes for the policy `topology`, based on the best connected cards of each node for a request."""
+"""Node scores for the policy `topology`, based on the best connected cards of each node for a request."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _State: TypeAlias = tuple[CardLinks, int, int]
 class LinkScores:
     """The scores of nodes for one request.
 
-    The rating for each state of the cards is cached, because many nodes have one of a few states. If a call has used
-    all of its steps, each remaining node gets a provisional score based on its used memory. The next call rates these
-    nodes first.
+    The rating for each state of the cards is cached, because many nodes share a few states. If a call has used all of
+    its steps, each remaining node gets a provisional score based on its used memory. The next call rates these nodes
+    first.
 
     Args:
         request: the request. Only the container with the most cards is considered.

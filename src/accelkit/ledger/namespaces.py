@@ -50,14 +50,14 @@ class Namespaces:
 
     Attributes:
         rules: the administrator's sharing rules.
-        retriable: the namespaces in which a pod that was refused on all nodes may now fit. The reader clears this set.
+        retriable: the namespaces in which a pod that was rejected on all nodes may now fit. The reader clears this set.
         affinity_nodes: the nodes on which a pod that matches a selector got cards. The reader clears this set.
     """
 
     rules: SharingRules = NO_RULES
     retriable: set[str] = field(default_factory=set)
     affinity_nodes: set[str] = field(default_factory=set)
-    # The namespaces in which a pod was refused because of the quota, and no share has been released since.
+    # The namespaces in which a pod was rejected because of the quota, and no share has been released since.
     _refused: set[str] = field(default_factory=set)
     _held: dict[str, QuotaAmounts] = field(default_factory=dict)
     # The number of pods with cards that match each selector, by namespace.

@@ -81,7 +81,7 @@ class FragmentationCosts:
         self._kept = KeptCosts[TaskType](table)
 
     def measure(self, task: TaskType, rows: Rows) -> Costs:
-        """Return the cost of each of these rows, all of which fit the task. The lowest cost is the best."""
+        """Return the cost of each of these rows. The task fits on all of them. The lowest cost is the best."""
         table = self._table
         columns = table.get_columns()
         if self._epoch != self._mix.epoch or table.tick > self._rebuild_at:

@@ -1,4 +1,4 @@
-"""Snapshots of nodes, which are the input of the search for changes."""
+"""Snapshots of nodes, which are the input to the search for changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Table of all nodes with numeric columns, in which a simple request can be checked on all nodes at once.
 
 A request is simple if one container requests cards without further constraints. Nearly all requests are simple. For
-simple requests, the verdicts are equal to the results of `fit.place`, which is verified by a property test.
+simple requests, the table returns the same results as `fit.place`, which is verified by a property test.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Table:
     """A table with one row per node and one column per card.
 
     A new node may get the row of a removed node. `epoch` counts the removed nodes. When `epoch` changes, discard all
-    data that is stored by node name. `changed_at` contains the tick of the last change to each row. Cached verdicts
-    from before this tick are invalid.
+    data that is stored by node name. `changed_at` contains the tick of the last change to each row. Results that were
+    cached before this tick are invalid.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Verdicts on all nodes for one request shape, which are cached until the nodes change.
+"""Results of evaluating one request shape on all nodes, which are cached until the nodes change.
 
 The pods of a Deployment have requests of the same shape. The first pod of a shape is evaluated on every node, and
 subsequent pods only on nodes that have changed since. The table evaluates simple shapes on all nodes at once.
@@ -39,8 +39,8 @@ _STEPS_PER_NODE: Final = 2
 class ShapeVerdict:
     """The nodes that fit, and the reason for each node that does not fit. Unknown nodes are omitted.
 
-    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names in one call. Many nodes have
-    one of a few reasons, so each reason has a number in `reasons`.
+    Sets and dictionaries are keyed by name, because a scheduler sends thousands of names in one call. Many nodes share
+    a few reasons, so each reason has a number in `reasons`.
 
     Attributes:
         stale: the nodes that were never evaluated, or that have changed since; for simple shapes, only nodes with
@@ -81,11 +81,11 @@ class ShapeVerdict:
         self.most_reasons = _REASONS + 2 * len(used)
 
     def discard_nodes(self) -> None:
-        """Discard the verdicts on all nodes, but not the verdicts on states of cards."""
+        """Discard the results for all nodes, but not the results for states of cards."""
         self.fits, self.failing, self.stale, self.tick = set(), {}, set(), -1
 
     def put(self, node: str, number: int) -> None:
-        """Set the verdict on one node, which is the number of a reason or FITTING."""
+        """Set the result for one node, which is the number of a reason or FITTING."""
         if number == FITTING:
             self.fits.add(node)
             self.failing.pop(node, None)
@@ -95,7 +95,7 @@ class ShapeVerdict:
 
 
 class ShapeVerdicts:
-    """Verdicts for the request shapes of the most recent queries."""
+    """Results for the request shapes of the most recent queries."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -103,9 +103,9 @@ class ShapeVerdicts:
         self._shapes: OrderedDict[tuple[PodRequest, AnyPolicy], ShapeVerdict] = OrderedDict()
 
     def judge(self, request: PodRequest, policy: AnyPolicy) -> ShapeVerdict:
-        """Return the current verdict on every node of the ledger, except for the stale nodes.
+        """Return the current result for every node of the ledger, except for the stale nodes.
 
-        Callers must not change the verdict. `judge_stale` evaluates the stale nodes.
+        Callers must not change the result. `judge_stale` evaluates the stale nodes.
         """
         self._ledger.end_corrections()
         request = self._ledger.resolve(request)
@@ -137,7 +137,7 @@ class ShapeVerdicts:
     def judge_stale(self, verdict: ShapeVerdict, names: Iterable[str], budget: Budget) -> Iterator[None]:
         """Evaluate the stale nodes among the given nodes, and yield after each turn. The ledger may change in between.
 
-        When the budget is spent, the verdict on the remaining nodes is TOO_COMPLEX. These nodes remain stale, so that
+        When the budget is spent, the result for the remaining nodes is TOO_COMPLEX. These nodes remain stale, so that
         the next call evaluates them.
         """
         turn = _STEPS_PER_TURN

@@ -123,5 +123,5 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def own_bytes(self) -> int:
-        """The memory without the reserved part, in bytes; 0 if it is unknown."""
+        """The memory minus the reserved part, in bytes; 0 if it is unknown."""
         return 0 if self.memory_bytes is None else max(0, self.memory_bytes - self.reserved_bytes)

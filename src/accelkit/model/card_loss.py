@@ -1,4 +1,4 @@
-"""The health reasons that an agent reports for a lost card, as shared by writers and readers."""
+"""The health reasons that an agent reports for a lost card. Writers and readers use the same definitions."""
 
 from __future__ import annotations
 

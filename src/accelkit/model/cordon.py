@@ -26,7 +26,7 @@ def read_cordon(node: Node) -> frozenset[str]:
 
 
 def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ...]:
-    """Return the cards, in which the cards that `words` lists are marked as cordoned.
+    """Return a copy of the cards, with the cards that `words` lists marked as cordoned.
 
     If a card has no number, its position is used.
     """
@@ -38,6 +38,6 @@ def apply_cordon(cards: Sequence[Card], words: frozenset[str]) -> tuple[Card, ..
 
 
 def is_named(card: Card, place: int, words: frozenset[str]) -> bool:
-    """Return whether `words` lists a card; `place` is used as the number if the card has none."""
+    """Return whether `words` lists a card; `place` is used if the card has no number."""
     number = place if card.index is None else card.index
     return bool({_ALL, card.id, str(number), f"card{card.number}"} & words)

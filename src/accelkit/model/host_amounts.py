@@ -36,7 +36,7 @@ def read_pod_amounts(spec: PodSpec) -> HostAmounts:
     """Return the CPU and memory that a pod requests, including its overhead.
 
     Each amount is the overhead plus the greater of two values: the sum for the app containers and sidecars, and the
-    maximum for an init container together with the sidecars before it. A request that cannot be read counts as 0,
+    maximum for an init container together with the sidecars before it. A request that cannot be read is treated as 0,
     because kube-scheduler cannot read it either.
     """
     sidecars = highest = NOTHING

@@ -27,7 +27,7 @@ MAX_FORMER_UNITS: Final = 8
 
 
 class FormerUnit(msgspec.Struct, frozen=True):
-    """A previous unit of memory of a node. Pods that started until `until` (Unix seconds) got devices in this unit."""
+    """A previous unit of memory of a node. Pods that started by `until` (Unix seconds) got devices in this unit."""
 
     unit_bytes: int
     until: int

@@ -106,7 +106,7 @@ CACHE_PINNED_ANNOTATION: Final = "cache.accelkit.io/pinned"
 CACHE_NAMESPACE_ANNOTATION: Final = "cache.accelkit.io/for-namespace"
 # A value that is changed so that the provisioner processes the claim again.
 CACHE_VOLUME_ANNOTATION: Final = "cache.accelkit.io/volume"
-# The error message from the provisioner that refused the claim. It is retained longer than the provisioner's Events.
+# The error message from the provisioner that rejected the claim. It is retained longer than the provisioner's Events.
 CACHE_REFUSED_ANNOTATION: Final = "cache.accelkit.io/refused"
 # The mount path for which the volume was filled.
 CACHE_FILLED_ANNOTATION: Final = "cache.accelkit.io/filled-for"

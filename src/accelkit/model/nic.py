@@ -44,7 +44,7 @@ class Network(msgspec.Struct, frozen=True):
 
     Attributes:
         nics: the NICs, at most `MAX_NICS`.
-        nearness: one text for each card, in the order of the inventory, with the letter of a `Nearness` for each NIC.
+        nearness: one string for each card, in the order of the inventory, with the letter of a `Nearness` for each NIC.
     """
 
     nics: tuple[Nic, ...]

@@ -1,4 +1,4 @@
-"""Current state of a node, with which the recorded results of stages are compared."""
+"""Current state of a node, which is compared with the recorded stage results."""
 
 from __future__ import annotations
 

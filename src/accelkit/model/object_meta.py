@@ -14,7 +14,7 @@ MOST_LEAVING_SECONDS: Final = 900.0
 
 
 def read_time(text: str | None) -> float:
-    """Return an RFC 3339 time as Unix seconds; 0 if the text is not a time."""
+    """Return an RFC 3339 time as Unix seconds; 0 if the string is not a time."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except (ValueError, OverflowError):
@@ -49,7 +49,7 @@ class ObjectIdentity(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class ObjectMeta(ObjectIdentity, rename="camel", omit_defaults=True):
-    """The `metadata` of an object. Times are RFC 3339 texts, which can be sorted chronologically."""
+    """The `metadata` of an object. Times are RFC 3339 strings, which sort chronologically."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

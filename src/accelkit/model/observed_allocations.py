@@ -29,7 +29,7 @@ class HeldDevices(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HeldPod(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod with the devices of each container. `enforced_by` is the mechanism that limits its memory, or empty."""
+    """A pod with the devices of each container. `enforced_by` is the mechanism that limits its memory; may be empty."""
 
     namespace: str
     name: str

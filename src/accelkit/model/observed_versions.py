@@ -18,7 +18,7 @@ class ObservedVersions:
     A component reads objects from a watch, from lists, and from responses to single requests. The objects may arrive in
     any order, so the component calls `take` for each object before it uses the object.
 
-    Versions are compared as integers. Kubernetes guarantees that this is valid from version 1.35 on (KEP-5504), and
+    Versions are compared as integers. Kubernetes guarantees that this is valid as of version 1.35 (KEP-5504), and
     versions from etcd have always been integers. If a version is not an integer, it is not compared, and the object
     that arrives later is used.
     """

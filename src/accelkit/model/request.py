@@ -144,7 +144,7 @@ class ContainerRequest(msgspec.Struct, frozen=True):
 
     @property
     def selectors(self) -> tuple[PodSelector, ...]:
-        """The selectors for the pods with which the container must or must not share cards."""
+        """The selectors for the pods that must or must not share cards with the container."""
         return tuple(each for each in (self.beside, self.apart) if each is not None)
 
 
@@ -163,5 +163,5 @@ class PodRequest(msgspec.Struct, frozen=True):
 
     @property
     def selectors(self) -> frozenset[PodSelector]:
-        """The selectors for the pods with which the containers must or must not share cards."""
+        """The selectors for the pods that must or must not share cards with the containers."""
         return frozenset(selector for container in self.containers for selector in container.selectors)

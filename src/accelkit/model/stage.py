@@ -56,7 +56,7 @@ NEEDS: Final[dict[Stage, tuple[Stage, ...]]] = {
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """State of a node for which the results of checks are valid. Unknown fields are empty.
+    """Node state for which the results of checks are valid. Unknown fields are empty.
 
     Attributes:
         boot_id: the boot ID of the running kernel, `status.nodeInfo.bootID`.
@@ -118,7 +118,7 @@ def read_record(text: str | None) -> StageRecord | None:
 
 
 def write_record(record: StageRecord) -> str:
-    """Return the value of the annotation. Evidence is shortened so that the value is less than `MAX_STAGES_BYTES`."""
+    """Return the value of the annotation. Evidence is truncated so that the value is less than `MAX_STAGES_BYTES`."""
     results = {
         stage: msgspec.structs.replace(
             result,

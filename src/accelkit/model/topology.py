@@ -12,8 +12,8 @@ class Nearness(StrEnum):
 
     FABRIC_DIRECT means a link from card to card (NVLink, XGMI, Xe-link), and FABRIC_SWITCHED means a link through a
     switch. PCI_SWITCH means one PCI switch, PCI_MULTI several PCI switches, HOST_BRIDGE the same root complex, NUMA the
-    same NUMA node, and CROSS_NUMA different NUMA nodes. UNKNOWN means that the proximity could not be detected. Such
-    cards may be near each other.
+    same NUMA node, and CROSS_NUMA different NUMA nodes. UNKNOWN means that the proximity could not be detected. Cards
+    with an unknown proximity may be near each other.
     """
 
     SAME = "X"

@@ -36,7 +36,8 @@ def parse_milli(text: str | int) -> int:
     """Convert a Kubernetes quantity (`"1.5"`, `"100m"`) to thousandths of its base unit.
 
     Raises:
-        QuantityError: the text is not a quantity, or it is not a whole number of thousandths, negative, or over 2^63-1.
+        QuantityError: the text is not a quantity, or the quantity is negative, over 2^63-1, or not a whole number of
+            thousandths.
     """
     return _parse(text, 1000)
 
@@ -45,7 +46,7 @@ def parse_quantity(text: str | int) -> int:
     """Convert a Kubernetes quantity (`8`, `"16Gi"`, `"1e3"`) to an integer in base units.
 
     Raises:
-        QuantityError: the text is not a quantity, or it is not a whole number, negative, or over 2^63-1.
+        QuantityError: the text is not a quantity, or the quantity is negative, over 2^63-1, or not a whole number.
     """
     return _parse(text, 1)
 

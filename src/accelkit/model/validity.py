@@ -1,4 +1,4 @@
-"""Reader of the expiry time of certificates."""
+"""Reader of certificate expiry times."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def find_end(chain: bytes) -> datetime:
     """Return the expiry time of the first certificate in a PEM chain, in UTC.
 
     Raises:
-        ValueError: the bytes are not a chain of certificates.
+        ValueError: the bytes are not a certificate chain.
     """
     return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(chain))

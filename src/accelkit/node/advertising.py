@@ -9,7 +9,7 @@ units, which is published with the cards. When the cluster's unit changes:
 - A coarser unit removes IDs that are allocated to containers. If the devices of a pod are missing, a restarted kubelet
   does not admit the pod again. Therefore, a coarser unit applies only after the pods with finer units have terminated.
 - If devices are allocated to a container of an unknown pod, or the kubelet does not respond, the unit does not
-change.
+  change.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PodName = tuple[str, str]  # namespace, name
 
 
 class Advertising:
-    """Advertiser of the cards of one node to the kubelet and the cluster.
+    """Advertiser that reports a node's cards to the kubelet and the cluster.
 
     Args:
         node: the Node object on which the inventory is published.
@@ -125,7 +125,7 @@ class Advertising:
                 is None, the amounts are not known yet, and the published amounts do not change.
             library_problems: the problems with the vendors' libraries, in the format of the inventory.
             cdi: the kinds of CDI devices, in the format of the inventory.
-            network: the node's network cards; None if it has none.
+            network: the node's network cards; None if the node has no network cards.
         """
         if not await self._node.read():
             return False
@@ -170,7 +170,7 @@ class Advertising:
         return unit == self._cluster_unit
 
     async def _offer(self, found: Sequence[FoundCard], unit: int, in_use: Collection[str]) -> None:
-        """Offer the cards to the kubelet in this unit; return when the extender may place pods in it."""
+        """Offer the cards to the kubelet in this unit, and wait until the extender may place pods in this unit."""
         if self._advertised != (found, unit):
             log.info("advertising cards=%d unit=%s", len(found), format_unit(unit))
         for plugin in self._plugins:
@@ -201,7 +201,7 @@ class Advertising:
     def _end_unit(self, unit: int) -> float:
         """Record that the kubelet no longer uses this unit; return the remaining fraction of the current second.
 
-        Kubelets record start times in whole seconds. Pods that start in the current second are counted in the former
+        Kubelets record start times in whole seconds. Pods that start in the current second are assigned to the former
         unit, so the new unit is published only after this second.
         """
         now = self._clock()
@@ -211,7 +211,7 @@ class Advertising:
         return min(1.0, until + 1 - now)
 
     def _drop_history(self) -> None:
-        """Remove the units in which no pod has devices from the history."""
+        """Remove from the history the units in which no pod has devices."""
         started = [pod.started_at for pod in self._pods.list_sharing() if pod.started_at is not None]
         needed = {find_former_unit(self._history, each) for each in started}
         self._history = tuple(each for each in self._history if each in needed)

@@ -41,7 +41,7 @@ class AssignedPod:
         written_bytes: the memory on shared cards that the assignment specifies for each container. This field is used
             only to detect and reject a pod that was bound in a unit other than the current unit.
         admitted: whether the kubelet has admitted the pod and allocated its devices.
-        limits: the names of the resources in the limits of each container, by container name.
+        limits: for each container name, the names of the resources in the container's limits.
     """
 
     uid: str
@@ -69,7 +69,7 @@ class AssignedPod:
         return sum(share.memory_bytes for share in self.assignment.containers.get(container, ()) if not share.whole)
 
     def count_devices(self, container: str, *, whole: bool) -> Counter[str]:
-        """Return the number of devices, whole cards or memory units, that were assigned to the container, by card."""
+        """Return, for each card, the number of devices (cards or memory units) that were assigned to the container."""
         shares = [share for share in self.assignment.containers.get(container, ()) if share.whole is whole]
         if whole:
             return Counter({share.card: 1 for share in shares})

@@ -16,7 +16,7 @@ from accelkit.vendors.profiles import Profile
 
 
 class Monitor(Protocol):
-    """Interface of a monitor of the health of cards."""
+    """Interface of a card health monitor."""
 
     def observe(self, cards: Sequence[FoundCard]) -> Mapping[str, tuple[Health, str]]:
         """Return the current health of each card, with the reason if it is not healthy."""
@@ -68,7 +68,7 @@ class CardStates:
         """
         places = {each.card.bdf: each.card.id for each in self._known.values() if each.card.bdf}
         # A card without a driver may no longer report its ID. In this case, it is treated as the known card at its
-        # address, which counts as missing.
+        # address, which is treated as missing.
         present = [each for each in found if each.driver or places.get(each.card.bdf, each.card.id) == each.card.id]
         ids = {each.card.id for each in present}
         self._known |= {each.card.id: each for each in present}

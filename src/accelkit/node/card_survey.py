@@ -116,7 +116,7 @@ async def _list_in_use(root: Path, dialect: Dialect, before: _InUse) -> _InUse:
     try:
         answer = await list_pod_resources(root)
     except DevicePluginError:
-        # If the kubelet does not respond, no device counts as released.
+        # If the kubelet does not respond, no device is treated as released.
         return before
     devices = (each for containers in group_devices_by_pod(answer, dialect).values() for each in containers.values())
     served = (dialect.resources.memory, dialect.resources.cards)

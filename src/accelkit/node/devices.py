@@ -49,7 +49,7 @@ class DeviceIds:
         return f"{self._prefixes[card]}{_SEPARATOR}{_format_number(number)}"
 
     def list_memory_ids(self, card: Card, unit_bytes: int) -> list[str]:
-        """Return the IDs of a card's memory, one for each whole unit; empty if its memory is unknown."""
+        """Return the IDs of a card's memory units, one for each whole unit; empty if its memory is unknown."""
         prefix = f"{self._prefixes[card.id]}{_SEPARATOR}"
         return [prefix + _format_number(number) for number in range(card.capacity_bytes // unit_bytes)]
 

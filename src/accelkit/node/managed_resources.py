@@ -1,4 +1,4 @@
-"""Watch of the record of managed resources, which lists the resources that the agent may offer to new pods.
+"""Watch for the record of managed resources, which lists the resources that the agent may offer to new pods.
 
 - If the ConfigMap does not exist, or does not list a resource, the agent does not offer the resource.
 - If the ConfigMap is invalid, or the API server does not respond, the agent continues to use the last valid record. An
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class ManagedResourcesWatch:
-    """Watch of the resources that are listed in the cluster's record.
+    """Watch for the resources that are listed in the cluster's record.
 
     Args:
         api: an open client.

@@ -85,7 +85,7 @@ class NodePods:
         api: an open client.
         node: the name of the node.
         dialect: the dialect whose resources the node offers. Pods of former dialects are also read.
-        reader: the reader of pods; None for the default reader of the dialect.
+        reader: the pod reader; None for the dialect's default reader.
         on_change: called after each change.
     """
 

@@ -1,4 +1,4 @@
-"""State of a card on a node, which is the input of placement."""
+"""State of a card on a node, which is the input to placement."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def is_predictable(container: ContainerRequest, pool: Sequence[CardTally]) -> bo
 
 @dataclass(slots=True)
 class Tallies:
-    """The tallies of all cards of which a pod has shares, by card ID."""
+    """The tallies of all cards on which a pod has shares, by card ID."""
 
     cards: dict[str, CardTally] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ Therefore, the first complete choice is the choice that the policy prefers.
 
 The kubelet reuses the devices of a plain init container for subsequent containers before it allocates new devices.
 Therefore, a subsequent container must use the cards in this pool. If the pool spans several cards and the container
-does not need all devices, the kubelet selects the devices. In this case, the pod is refused, because its cards cannot
+does not need all devices, the kubelet selects the devices. In this case, the pod is rejected, because its cards cannot
 be predicted.
 
 The search does not repeat a failed choice. Containers with equal requests are interchangeable, and equivalent cards are

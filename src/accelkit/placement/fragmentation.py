@@ -3,8 +3,8 @@
 For each type of task, the usable amount of a node is the part of its free cards that tasks of this type could use.
 Tasks are counted only if the host has enough CPU and memory. The value of a node is the sum over all types. Each type
 is weighted by its frequency, by the inverse of its size, and by the scarcity of the cards that it could use. The pod is
-assigned to the node that loses the least value. Therefore, amounts that do not fit any task, and free cards on hosts
-without free CPU, are left only as a last resort.
+assigned to the node that loses the least value. Therefore, a placement leaves amounts that do not fit any task, or free
+cards on hosts without free CPU, only as a last resort.
 
 Weng et al., "Beware of Fragmentation" (USENIX ATC '23), introduced fragmentation gradient descent. The usable amounts
 and the weights are defined by this project. docs/how-to/simulation.md describes their effect.

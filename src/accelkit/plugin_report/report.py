@@ -1,4 +1,4 @@
-"""Report on all plug-ins. It loads each plug-in in the same way as a service, and records problems."""
+"""Report on all plug-ins. Each plug-in is loaded in the same way as in a service, and problems are recorded."""
 
 from __future__ import annotations
 

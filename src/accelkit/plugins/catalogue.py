@@ -1,4 +1,4 @@
-"""Catalogue and loader of the plug-ins that installed Python distributions declare in their metadata.
+"""Catalogue and loader for plug-ins that installed Python distributions declare in their metadata.
 
 Plug-in code does not run when plug-ins are listed. A plug-in is imported only when it is used, so a broken plug-in
 affects only services that use it.
@@ -34,7 +34,7 @@ class Plugin(msgspec.Struct, frozen=True):
     Attributes:
         group: the entry point group, such as `accelkit.policies`.
         name: the name that is used in options and variables.
-        reference: the object of the entry point, as `package.module:attribute`.
+        reference: the entry point's object, in the form `package.module:attribute`.
         distribution: the Python distribution that contains the plug-in.
         version: the version of the distribution.
     """
@@ -64,7 +64,7 @@ class Plugin(msgspec.Struct, frozen=True):
         )
 
     def load(self) -> object:
-        """Import and return the object of the entry point.
+        """Import the entry point's object and return it.
 
         Raises:
             PluginError: the object cannot be imported or does not support this version of the interface.
@@ -112,7 +112,7 @@ def list_plugin_names(group: str) -> list[str]:
 
 
 def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
-    """Return the plug-in with this name; None if no other Python distribution provides it.
+    """Return the plug-in with this name; None if no other Python distribution provides such a plug-in.
 
     Args:
         group: one of the entry point groups of the interface.
@@ -120,7 +120,7 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
         own: the names that accelkit defines.
 
     Raises:
-        PluginError: several distributions define this name, or a distribution redefines a name that accelkit defines.
+        PluginError: several distributions define this name, or a distribution uses a name that accelkit defines.
     """
     candidates = [plugin for plugin in list_plugins() if (plugin.group, plugin.name) == (group, name)]
     owners = [*([f"{_OURS} {__version__}"] if name in own else []), *(plugin.origin for plugin in candidates)]
@@ -133,7 +133,7 @@ def find_plugin(group: str, name: str, own: Collection[str]) -> Plugin | None:
 
 
 def describe_plugins(used: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return descriptions of the plug-ins in use, such as `policy tight of acme 1.0`, given the names in each group."""
+    """Return descriptions, such as `policy tight of acme 1.0`, of the plug-ins with the given names in each group."""
     names = {group: set(names) for group, names in used.items()}
     found = (plugin for plugin in list_plugins() if plugin.name in names.get(plugin.group, ()))
     return [f"{plugin.kind} {plugin.name} of {plugin.origin}" for plugin in found]

@@ -1,4 +1,4 @@
-"""Reader of the YAML document of a profile or dialect from another Python distribution."""
+"""Reader for the YAML documents of profiles and dialects from other Python distributions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Document = TypeVar("_Document")
 
 
 def read_document(plugin: Plugin, type_: type[_Document]) -> _Document:
-    """Load a plug-in and read its document: the file `NAME.yaml` in its package, or the result of its callable.
+    """Load a plug-in, and read its document from `NAME.yaml` in its package or from the result of its callable.
 
     Raises:
         PluginError: the plug-in cannot be loaded, or its document is invalid.

@@ -9,7 +9,7 @@ The name of an entry point is the name of the plug-in. The required object depen
 `accelkit.memory_sources`
     A subclass of `accelkit.node.discovery.card_sources.CardSource`.
 
-The module or package of the entry point must set the variable `ACCELKIT_INTERFACE` to the version of this interface.
+The entry point's module or package must set the variable `ACCELKIT_INTERFACE` to the version of this interface.
 """
 
 from __future__ import annotations

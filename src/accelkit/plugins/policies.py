@@ -1,4 +1,4 @@
-"""Policies by name, from accelkit and from other Python distributions."""
+"""Lookup of policies by name. Policies are defined by accelkit and by other Python distributions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REQUEST: Final = ContainerRequest("main", Kind.APP, 1, 2**30)
 
 
 def list_policy_names() -> list[str]:
-    """Return the names of accelkit's policies, followed by those of plug-ins, without loading the plug-ins."""
+    """Return the names of accelkit's policies, followed by the names of plug-in policies. Plug-ins are not loaded."""
     return list(dict.fromkeys((*_OWN, *list_plugin_names(POLICIES))))
 
 

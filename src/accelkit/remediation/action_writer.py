@@ -50,10 +50,10 @@ class ActionWriter:
 
     Args:
         api: an open client. Its timeout is shorter than a term of the leader.
-        events: the recorder of Events.
+        events: the event recorder.
         namespace: the namespace of the Jobs.
         reset_job: the name of the CronJob that contains the Job template; empty for none.
-        job_seconds: the deadline of a Job if its template does not contain a deadline.
+        job_seconds: the maximum duration of a Job if its template does not contain a deadline.
         leads: a function that returns whether this replica is currently allowed to write.
         on_node: a callback that receives each node that was changed by a write.
         count: a callback that receives the name and the result of each action.
@@ -79,7 +79,7 @@ class ActionWriter:
         """Carry out the actions in order, and stop at the first action that fails.
 
         Raises:
-            ApiError: the API server refused an action or did not respond. The remaining actions were not carried out.
+            ApiError: the API server rejected an action or did not respond. The remaining actions were not carried out.
             ConfigurationError: no Job template exists.
             NotLeadingError: another replica is the leader.
         """

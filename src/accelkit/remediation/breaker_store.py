@@ -32,7 +32,7 @@ class BreakerStore:
         """Return the reason why the breaker is open; None if it is closed.
 
         Raises:
-            ApiError: the API server refused the request or did not respond.
+            ApiError: the API server rejected the request or did not respond.
         """
         answer = await get_if_present(self._api, build_object_path(self._collection, self.name))
         if answer is None:
@@ -47,7 +47,7 @@ class BreakerStore:
         """Record that the breaker is open, with the reason.
 
         Raises:
-            ApiError: the API server refused the request or did not respond.
+            ApiError: the API server rejected the request or did not respond.
         """
         # Do not add a component label, because each playbook run would then delete the ConfigMap and so close the
         # breaker.

@@ -1,4 +1,4 @@
-"""Metrics of remediation, in a separate registry."""
+"""Remediation metrics, in a separate registry."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ async def write_node(
     """Change a node if its resource version is unchanged; return the changed node.
 
     Raises:
-        ApiError: the API server refused the request or did not respond. The status is 409 if another client has changed
-            the node in the meantime.
+        ApiError: the API server rejected the request or did not respond. The status is 409 if another client has
+            changed the node in the meantime.
     """
     precondition = {"uid": view.uid, "resourceVersion": version}
     path = build_node_path(view.name)

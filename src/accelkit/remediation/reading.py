@@ -53,7 +53,7 @@ class NodeReader:
         api: an open client.
         namespace: accelkit's namespace, in which the node agents and the Jobs run.
         agent: the value of the label that identifies the pods of node agents.
-        dialects: the dialects whose resource names pods may use.
+        dialects: the dialects whose resource names may be used by pods.
         reads_jobs: whether to read Jobs.
     """
 
@@ -67,7 +67,7 @@ class NodeReader:
         """Return the current state of a node; None if the node does not exist.
 
         Raises:
-            ApiError: the API server refused the request or did not respond, or the Node object cannot be decoded.
+            ApiError: the API server rejected the request or did not respond, or the Node object cannot be decoded.
         """
         answer = await get_if_present(self._api, build_node_path(name))
         if answer is None:
@@ -89,7 +89,7 @@ class NodeReader:
         )
 
     async def _list_pods(self, node: Node) -> tuple[Mapping[str, Pod], Ledger]:
-        """Return a node's pods by UID, and a ledger of these pods, which interprets the pods like the extender."""
+        """Return a node's pods by UID, and a ledger of these pods, which interprets the pods as the extender does."""
         unreadable: list[bytes] = []
         query = {"fieldSelector": f"spec.nodeName={node.metadata.name}"}
         found, _ = await list_all(

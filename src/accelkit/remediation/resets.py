@@ -1,4 +1,4 @@
-"""Function that builds the Job to reset a card, from the template in a suspended CronJob of the administrator."""
+"""Function that builds the Job that resets a card, from the template in the administrator's suspended CronJob."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Reset:
         namespace: the namespace of the CronJob and the Job.
         node: the node on which the pod of the Job runs, regardless of taints.
         variables: the environment variables for all containers in the Job.
-        seconds: the deadline of the Job if the template does not contain a deadline.
+        seconds: the maximum duration of the Job if the template does not contain a deadline.
     """
 
     template: str

@@ -44,8 +44,8 @@ class ServiceOptions:
         namespace: accelkit's namespace.
         lease: the Lease for leader election.
         identity: the unique name of this replica.
-        agent: the value of the name label of node agents' pods.
-        dialects: the dialects whose resource names pods may use.
+        agent: the value of the name label on the pods of node agents.
+        dialects: the dialects whose resource names may be used by pods.
         pause_seconds: the pause between two passes.
         kubeconfig: the path of a kubeconfig file; None to use the pod's service account or the environment.
         metrics: the address at which probes and metrics are served; None to serve neither.

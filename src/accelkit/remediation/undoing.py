@@ -24,7 +24,7 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
         dry_run: whether to skip all writes.
 
     Raises:
-        ApiError: the API server did not respond. If the API server refused a write, or a record is unreadable, the
+        ApiError: the API server did not respond. If the API server rejected a write, or a record is unreadable, the
             error is raised after all other nodes have been processed.
     """
     nodes, _ = await list_all(api, NODES, NodeObject)
@@ -41,8 +41,8 @@ async def undo_all(api: ApiClient, *, dry_run: bool = False) -> list[str]:
                 if not dry_run:
                     await _undo(api, node)
             except ApiError as exc:
-                # If a write to one node is refused, other nodes must still be processed. Deleted nodes do not require a
-                # write.
+                # If a write to one node is rejected, other nodes must still be processed. Deleted nodes do not require
+                # a write.
                 if exc.unavailable:
                     raise
                 if not exc.not_found:

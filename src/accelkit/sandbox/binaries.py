@@ -180,7 +180,7 @@ def _build(target: Path, sources: Mapping[str, bytes], go: str, environ: Mapping
 
 
 def find_ldflags(version: str) -> str:
-    """Return the linker flags that set a Kubernetes version, such as v1.34.4, like the build scripts of Kubernetes."""
+    """Return the linker flags that set a Kubernetes version, such as v1.34.4, as the Kubernetes build scripts do."""
     major, minor, _ = version.removeprefix("v").split(".")
     # A Go module does not contain its Git commit. The default, a placeholder, would appear in User-Agent headers.
     stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean", "gitCommit": ""}

@@ -67,7 +67,7 @@ def perform(action: str, spec: Spec, host: Host, connection: Connection | None) 
 
     Raises:
         ConfigurationError: the action is not possible with this specification or with the host's files.
-        ServiceError: kube-scheduler does not run with the desired configuration.
+        ServiceError: kube-scheduler is not running with the desired configuration.
     """
     return summarize(ACTIONS[action](build_switch(spec, host, connection), spec))
 

@@ -27,7 +27,7 @@ PrivateKey = Annotated[str, msgspec.Meta(extra={"no_log": True})]
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How kube-scheduler is started on the host.
+    """Settings that specify how kube-scheduler is started on the host.
 
     Attributes:
         kind: the launch kind.
@@ -55,7 +55,7 @@ class ExtenderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class CredentialsSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Credentials as PEM texts; see TlsCredentials."""
+    """Credentials in PEM format; see TlsCredentials."""
 
     ca: str
     certificate: str

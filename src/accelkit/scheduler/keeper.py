@@ -77,7 +77,7 @@ class Keeper:
                 await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
 
     async def check_once(self) -> None:
-        """Check the host once; switch it if two checks in a row find the same difference.
+        """Check the host once; switch it if two consecutive checks find the same difference.
 
         After two equal results, it is unlikely that another program is still writing the files. Each problem is
         reported once by an Event.

@@ -1,1 +1,1 @@
-"""HTTP servers for ports that untrusted clients can reach, with limits on all sizes, times and connection counts."""
+"""HTTP servers for ports that untrusted clients can reach. All sizes, durations and connection counts are limited."""

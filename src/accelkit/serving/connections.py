@@ -1,4 +1,4 @@
-"""Open connections of a port, with limits on their number and on the time until the first request arrives.
+"""Open connections to a port, with limits on their number and on the time until the first request arrives.
 
 Trusted clients are never delayed by unknown clients. If there are too many connections, the server closes the
 connection that has waited the longest for its first request. A probe from the kubelet or a request from kube-scheduler
@@ -34,7 +34,7 @@ Connection: TypeAlias = Http1Connection | Http2Connection
 
 
 class _Opening(asyncio.Protocol):
-    """A connection whose HTTP version is not negotiated yet."""
+    """A connection for which the HTTP version has not been negotiated yet."""
 
     def __init__(self, make: Callable[[str | None], Connection]) -> None:
         self._make = make
@@ -48,10 +48,10 @@ class _Opening(asyncio.Protocol):
 
 
 class Connections:
-    """Server that accepts and manages the connections of one port.
+    """Server that accepts and manages the connections to one port.
 
     Args:
-        answer: returns the response to a request.
+        answer: a function that returns the response to a request.
         limit: the maximum number of open connections.
         idle_seconds: the time after which a connection without a request is closed.
         unsent_bytes: the maximum total size of unsent responses. If it is exceeded, the connection that has had unsent
@@ -78,7 +78,7 @@ class Connections:
         self._pause: asyncio.TimerHandle | None = None
 
     def accept(self, listening: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Accept connections with these certificates. Another call replaces the certificates.
+        """Accept connections with these certificates. A later call replaces the certificates.
 
         Args:
             listening: a non-blocking socket.
@@ -100,7 +100,7 @@ class Connections:
             connection.end()
 
     async def shut_down(self, seconds: float) -> None:
-        """End all connections and wait until they are closed. After `seconds`, abort the remaining connections."""
+        """Close all connections gracefully, and wait until they are closed. Abort the rest after `seconds`."""
         self.end()
         try:
             async with asyncio.timeout(seconds):
@@ -131,7 +131,7 @@ class Connections:
         task.add_done_callback(partial(self._note_end, accepted))
 
     async def _wait(self, accepted: socket.socket) -> None:
-        """Wait for the first request. After that, the connection is served without this task."""
+        """Wait for the first request. After the request has arrived, the connection does not need this task."""
         opening = _Opening(self._make)
         loop, context = asyncio.get_running_loop(), self._context
         seconds = HEAD_SECONDS if context else None

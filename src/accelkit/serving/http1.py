@@ -33,8 +33,8 @@ class Http1Connection(web.RequestHandler):
 
     Args:
         manager: the manager of all connections, returned by `make_manager`.
-        on_lost: called when the connection is closed.
-        on_unsent: called with the size of the unsent response.
+        on_lost: a function that is called when the connection is closed.
+        on_unsent: a function that is called with the size of the unsent response.
         most_bytes: the maximum total number of bytes to read from the connection; None for no limit.
         options: options of `aiohttp.web.RequestHandler`.
 
@@ -97,7 +97,7 @@ class Http1Connection(web.RequestHandler):
             self.first_request.set_result(None)
 
     def handle_error(self, _request: web.BaseRequest, status: int = 500, *_: object) -> web.Response:
-        """Return the response to an invalid request. The library's own response would reveal its version."""
+        """Return the response to an invalid request. The default response of aiohttp would reveal its version."""
         response = web.Response(
             status=status, body=b'{"error":"this is not a valid request"}', headers={"Server": SERVER}
         )
@@ -149,7 +149,7 @@ class _Http1Request:
 
 
 def make_manager(answer: Answer) -> web.Server:
-    """Return the manager for all connections of a port."""
+    """Return the manager for all connections to a port."""
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         connection = cast("Http1Connection", request.protocol)
@@ -166,7 +166,7 @@ def make_manager(answer: Answer) -> web.Server:
 
 
 async def _send_large(request: web.BaseRequest, connection: Http1Connection, reply: Reply) -> web.StreamResponse:
-    """Send a response in parts, so that the size of the unsent part is known."""
+    """Send a response in chunks, so that the size of the unsent data is known."""
     response = web.StreamResponse(status=reply.status, headers=reply.list_headers())
     response.content_length = len(reply.body)
     if reply.close:

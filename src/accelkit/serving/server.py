@@ -1,4 +1,4 @@
-"""HTTP server that runs in this process and its event loop, so that the ledger has a single writer.
+"""HTTP server that runs in the event loop of this process, so that the ledger has a single writer.
 
 TLS with client certificates is the default. Plain HTTP is used for probes and metrics, and on the loopback address in
 the sandbox.
@@ -117,7 +117,7 @@ class _Server(ABC):
         self._socket = open_socket(listen)
         # Bodies that are being read, in order of arrival, with the number of received bytes of each body.
         self._reading: dict[asyncio.Timeout, list[int]] = {}
-        # Number of requests by HTTP version.
+        # Number of requests for each HTTP version.
         self.requests = Counter({HTTP_1: 0, HTTP_2: 0})
         self._refused = RepeatLog(log, seconds=float("inf"), keys=256)
 
@@ -126,7 +126,7 @@ class _Server(ABC):
         self._connections.end()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, and then complete the current requests.
+        """Serve requests until `stop` is set, and then complete the requests in progress.
 
         Raises:
             ConfigurationError: the certificates cannot be used.
@@ -197,7 +197,7 @@ class HttpServer(_Server):
 
     Args:
         listen: the address and the certificates.
-        handle: returns the response for a method, a path and a body.
+        handle: a function that returns the response for a method, a path and a body.
         http2: whether clients may use HTTP/2.
         limits: the limits on bodies; None for the limits for requests from kube-scheduler.
 
@@ -242,7 +242,7 @@ class HttpServer(_Server):
             self._held_bytes -= held[0]
 
     async def _wait(self, request: Request, held: list[int]) -> bytes | Reply:
-        """Return the result of `_read`, or a response that rejects the body after the time limit."""
+        """Return the result of `_read`; after the time limit, return a response that rejects the body."""
         limit = asyncio.timeout(self._limits.seconds)
         self._reading[limit] = held
         try:
@@ -289,11 +289,11 @@ class HttpServer(_Server):
 
 
 class HeadServer(_Server):
-    """A server that handles requests after receiving their headers, one per connection. It reads bodies only on demand.
+    """A server that handles one request per connection, as soon as the headers arrive. It reads bodies only on demand.
 
     Args:
         listen: the address and the certificates.
-        handle: returns the response for a method, a path and a `Head`.
+        handle: a function that returns the response for a method, a path and a `Head`.
         connections: the maximum number of open connections.
         header_bytes: the maximum size of one header.
         body_bytes: the maximum size of a body.

@@ -1,4 +1,4 @@
-"""TLS settings of a port: the certificate of the server, and the accepted clients."""
+"""TLS settings for a port: the server's certificate and the accepted clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ H2: Final = "h2"
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """TLS files in PEM format: the server's chain and key, and the CA for clients if clients must have a certificate.
+    """TLS files in PEM format: the server's chain and key, and a CA if clients must have a certificate.
 
     Attributes:
         client_names: the accepted client names. The certificate of a client must have one of these names as its common
@@ -80,7 +80,7 @@ def make_context(files: TlsFiles, *, http2: bool = False) -> ssl.SSLContext:
 
 
 def list_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return the common names and DNS names in a verified certificate from `ssl.SSLSocket.getpeercert`."""
+    """Return the common names and DNS names in a verified certificate, as returned by `ssl.SSLSocket.getpeercert`."""
     found = certificate or {}
     common = {value for part in found.get("subject", ()) for key, value in part if key == "commonName"}
     return frozenset(common | {value for kind, value in found.get("subjectAltName", ()) if kind == "DNS"})

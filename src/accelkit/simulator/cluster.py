@@ -49,7 +49,7 @@ class Cluster:
             self._note_host(row)
 
     def find_rows(self, task: Task) -> Rows:
-        """Return the rows with sufficient host resources and an allowed card model, like the nodes in a filter call."""
+        """Return the rows with sufficient host resources and an allowed card model, as in a filter call."""
         fits = (self._cpu >= task.cpu_milli) & (self._host >= task.memory_mib)
         return np.nonzero(fits & self.allows(task) if task.models else fits)[0]
 

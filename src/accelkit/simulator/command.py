@@ -92,7 +92,7 @@ def _describe(found: Replay) -> dict[str, str]:
 
 
 def _describe_turnover(found: Turnover) -> dict[str, str]:
-    """Return the table rows that are different for a replay in which tasks end."""
+    """Return the table rows that are different for a replay in which tasks finish."""
     return {
         "allocated": f"{found.time_weighted_allocation_percent:.2f} % of the cards over {found.measured_hours:.1f} h,"
         f" {found.gpu_allocation_percent:.2f} % at the end",

@@ -3,7 +3,7 @@
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC
 '23). The fragmentation of a node is the expected free amount of its cards that a random task in the trace cannot use.
 If the task does not fit on the node, this is the total free amount. The policy chooses the node whose fragmentation
-increases the least. It knows the task mix of the trace in advance.
+increases the least. It uses the task mix of the whole trace in advance.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def replay(nodes: Sequence[TraceNode], tasks: Sequence[Task], policy: str, *, seed: int, load: float) -> Replay:
-    """Replay a workload of tasks that do not end, on empty nodes. Drop tasks that do not fit on any node.
+    """Replay a workload of tasks that do not finish, on empty nodes. Drop tasks that do not fit on any node.
 
     Args:
         nodes: the nodes in the trace.

@@ -1,4 +1,4 @@
-"""Workload of tasks that end. On average, the concurrent tasks request a given fraction of all cards.
+"""Workload of tasks that finish. On average, the concurrent tasks request a given fraction of all cards.
 
 Tasks from the trace, each with its lifetime, arrive at random times at a constant rate (a Poisson process). According
 to Little's law, the mean demand is the rate times the mean product of demand and lifetime. Therefore, the load
@@ -22,7 +22,7 @@ from accelkit.simulator.trace import WHOLE_MILLI, Task
 
 
 class Stay(NamedTuple):
-    """A task that arrives at a given time, and ends after a given time.
+    """A task that arrives at a given time, and finishes after a given time.
 
     Attributes:
         arrives: the arrival time, in seconds after the start of the replay.

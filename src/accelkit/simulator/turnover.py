@@ -1,4 +1,4 @@
-"""Replay of tasks that arrive and end. A task that does not fit on any node waits until another task ends."""
+"""Replay of tasks that arrive and finish. A task that does not fit on any node waits until another task finishes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _POINTS: Final = 100
 
 
 class Turnover(Replay, frozen=True, kw_only=True):
-    """The result of a replay in which tasks end. Measurements are made in the second half of the simulated time.
+    """The result of a replay in which tasks finish. Measurements are made in the second half of the simulated time.
 
-    As in a replay in which tasks do not end, `gpu_allocation_percent` is the value at the end. For
+    As in a replay in which tasks do not finish, `gpu_allocation_percent` is the value at the end. For
     `gpu_arrived_percent` and the curve, every task is assumed to be placed on arrival.
 
     Attributes:
@@ -130,7 +130,7 @@ def replay_turnover(
     load: float,
     arrivals: int,
 ) -> Turnover:
-    """Replay tasks that arrive and end. Initially, the cluster is filled up to the load.
+    """Replay tasks that arrive and finish. Initially, the cluster is filled up to the load.
 
     Args:
         nodes: the nodes in the trace.

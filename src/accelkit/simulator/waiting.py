@@ -1,7 +1,8 @@
-"""Queue of tasks that do not fit on any node. They wait, in order of arrival, until another task ends.
+"""Queue of tasks that do not fit on any node. They wait, in order of arrival, until another task finishes.
 
-As in kube-scheduler's queue, waiting tasks are retried when a task ends, oldest first. A task that does not fit does
-not block later tasks. When a task ends, only its node changes. Therefore, waiting tasks are retried only on this node.
+As in kube-scheduler's queue, waiting tasks are retried when a task finishes, oldest first. A task that does not fit
+does not block later tasks. When a task finishes, only its node changes. Therefore, waiting tasks are retried only on
+this node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Resources that accelkit's node agents advertise on a node, and a check whether the kubelet offers any of them."""
+"""Resources that accelkit's node agents advertise on a node, and a check of whether the kubelet offers any of them."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ _PREFIX: Final = "card"
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number in a text, or None if the text is not a number."""
+    """Return the number in a string, or None if the string is not a number."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def parse_card_name(name: str) -> int | None:
-    """Return the number in a name such as `card7`, or None for any other text."""
+    """Return the number in a name such as `card7`, or None for any other string."""
     return parse_number(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None

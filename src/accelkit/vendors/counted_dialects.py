@@ -46,7 +46,7 @@ def list_device_resources(served: Dialect) -> DeviceResources:
 
 
 class BoundPodReader:
-    """Reader of pods that may have cards. It tries the dialects in use first, then other dialects.
+    """Reader for pods that may have cards. It tries the dialects in use first, then other dialects.
 
     In a dialect that is not in use, a pod is counted if it has an assignment, or if no device plugin of another system
     serves the dialect's resources.

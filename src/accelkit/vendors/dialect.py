@@ -1,4 +1,4 @@
-"""Dialects: the resource names and messages of systems whose pods accelkit reads. The module `dialects` loads them."""
+"""Dialects: resource names and messages of systems whose pods are read by accelkit. Loaded by the module `dialects`."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class GroupNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The folder of the log files of services, and the names of these files without `.log`."""
+    """The folder for the log files of services, and the names of these files without `.log`."""
 
     folder: str = "/var/log/accelkit"
     extender: str = "accelkit-extender"
@@ -179,7 +179,7 @@ class UnhealthyCards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         config_map: the name of the ConfigMap, with the placeholder `{node}`.
-        key: the key of the IDs or numbers of the cards, separated by commas.
+        key: the key of the value that lists the IDs or numbers of the cards, separated by commas.
     """
 
     config_map: str
@@ -264,7 +264,7 @@ class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, pod_rules=PodRules(**kept))
 
     def format_misfit(self, misfit: Misfit) -> str:
-        """Return the message for a misfit. Text from users is shortened, as the message is repeated per node."""
+        """Return the message for a misfit. User-provided text is truncated, as the message is repeated per node."""
         pattern = self.texts.get(misfit.reason) or _COMMON[misfit.reason]
         counted = count_cards(misfit.cards)
         return pattern.format(cards=misfit.cards, counted=counted, detail=shorten(misfit.detail))

@@ -1,4 +1,4 @@
-"""Loader of dialects: the resource names and messages of systems whose pods accelkit reads.
+"""Dialect loader: the resource names and messages of systems whose pods are read by accelkit.
 
 The default dialect of accelkit is `native`. A dialect is defined by a YAML file in `data/dialects` or by a plug-in.
 `accelkit.vendors.dialect` defines default messages for messages that a dialect omits.

@@ -157,10 +157,10 @@ class CardPod(msgspec.Struct, frozen=True):
 
 
 class PodReader:
-    """Reader of pods in given dialects.
+    """Pod reader for the given dialects.
 
     Args:
-        dialects: one or more dialects. A container is read in the first dialect whose resources it requests.
+        dialects: one or more dialects. A container is read in the first dialect from which it requests resources.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:

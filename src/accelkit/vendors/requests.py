@@ -35,7 +35,7 @@ MAX_SELECTORS: Final = 8
 
 
 class DeviceLimits(msgspec.Struct, frozen=True):
-    """The limits according to which a kubelet allocates devices to a container: units of memory, and whole cards."""
+    """The limits that determine the devices that a kubelet allocates to a container: memory units, and whole cards."""
 
     dialect: Dialect
     memory: int
@@ -77,7 +77,7 @@ def read_request(
     Args:
         containers: the containers of the pod, in the order in which the kubelet allocates devices.
         annotations: the annotations of the pod.
-        dialects: the dialects to try. A container is read in the first dialect whose resources it requests.
+        dialects: the dialects to try. A container is read in the first dialect from which it requests resources.
         unit_bytes: the size of one memory unit, in bytes.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Table of XIDs: the numbers that NVIDIA's driver uses to report errors of a card."""
+"""Table of XIDs: the numbers that NVIDIA's driver uses to report card errors."""
 
 from __future__ import annotations
 

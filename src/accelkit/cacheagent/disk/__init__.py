@@ -1,1 +1,1 @@
-"""Store of caches on the node, with links and with state that survives restarts of the agent."""
+"""Cache store on the node, with links, and with state that persists across agent restarts."""

@@ -1,7 +1,6 @@
-"""State that survives restarts of the agent: folders that each pod may use, and policies that folders satisfy.
+"""State that persists across agent restarts: the folders that each pod may use, and the policies that folders satisfy.
 
-A user with write access to the store can change this file. The agent trusts it in the same way as the records of
-caches.
+A user with write access to the store can change this file. The agent trusts it in the same way as cache records.
 """
 
 from __future__ import annotations
@@ -35,12 +34,13 @@ _document = msgspec.json.Decoder(_Document)
 
 @dataclass
 class AgentState:
-    """State that survives restarts.
+    """State that persists across agent restarts.
 
     Attributes:
-        uses: names of folders that the containers of a pod may use, by pod UID and cache key.
-        satisfied: times at which a folder was found to satisfy policies, in seconds since 1970, by folder and policies.
-        lost: whether no valid ledger file was found, so that any pod may use any folder.
+        uses: names of folders that the containers of a pod may use, keyed by pod UID and cache key.
+        satisfied: times at which a folder was found to satisfy policies, in seconds since 1970, keyed by folder and
+            policies.
+        lost: whether no valid ledger file was found. In this case, any pod may use any folder.
     """
 
     uses: dict[str, dict[str, frozenset[str]]] = field(default_factory=dict)
@@ -48,14 +48,14 @@ class AgentState:
     lost: bool = False
 
     def note_satisfied(self, folder: str, policies: str, at: float) -> None:
-        """Record that a folder satisfies these policies, and delete the oldest records that exceed the limit."""
+        """Record that a folder satisfies these policies. Delete the oldest records if there are too many."""
         known = self.satisfied.setdefault(folder, {})
         known[policies] = at
         while len(known) > _MAX_POLICIES:
             del known[min(known, key=known.__getitem__)]
 
     def discard(self, folders: Iterable[str]) -> None:
-        """Delete the records of all folders except the specified folders."""
+        """Delete the records for all folders except the specified folders."""
         kept = frozenset(folders)
         self.satisfied = {folder: each for folder, each in self.satisfied.items() if folder in kept}
 

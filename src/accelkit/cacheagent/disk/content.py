@@ -1,8 +1,8 @@
 """Content checks, which detect changes to caches in the store and protect caches against writes if possible.
 
 Write-protected caches are checked once after each boot, because a power failure may have caused data loss. Other caches
-are checked at regular intervals. The record of a cache contains the ID of the last boot in which the cache was found to
-be unchanged.
+are checked at regular intervals. The record of a cache contains the ID of the last boot during which the cache was
+found to be unchanged.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class ContentChecks:
     """Content checks of all caches in a store.
 
     Args:
-        store: store of caches, which must be open.
+        store: cache store, which must be open.
         metrics: metrics of the agent.
         seconds: time between the end of one check of all caches and the start of the next check.
-        on_change: callback after a changed cache was deleted from the store.
+        on_change: callback that is called after a changed cache was deleted from the store.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class ContentChecks:
         self._store, self._metrics, self._seconds, self._on_change = store, metrics, seconds, on_change
         self._errors: dict[str, ErrorReporter] = {}
         self._protection: Protection | None = None
-        # Time at which a change was found, and message for reports, by folder.
+        # Time at which a change was detected, and the message for reports, keyed by folder.
         self._changed: dict[str, tuple[float, str]] = {}
 
     @property
     def changed(self) -> dict[str, str]:
-        """Message for each folder in which a change was found within the last hour."""
+        """Message for each folder in which a change was detected within the last hour."""
         since = time.monotonic() - _REPORTED_SECONDS
         self._changed = {folder: found for folder, found in self._changed.items() if found[0] > since}
         return {folder: message for folder, (_, message) in self._changed.items()}
@@ -166,7 +166,7 @@ class ContentChecks:
 
 
 async def _verify(place: Place, record: CompletionRecord) -> ContentVerdict:
-    """Verify the content of a cache in a separate thread, which stops shortly after this coroutine is cancelled."""
+    """Verify a cache's content in a separate thread. The thread stops shortly after this coroutine is cancelled."""
     stop = threading.Event()
     debt = 0.0
 

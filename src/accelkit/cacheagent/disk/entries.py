@@ -127,7 +127,7 @@ def write_link(path: Path, target: str) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Create a folder, after deleting a link or file at the same path."""
+    """Create a folder. If a link or file exists at the path, delete it first."""
     if path.is_symlink() or path.is_file():
         log.warning(Facts("unexpected file deleted", path=str(path)))
         path.unlink()

@@ -1,8 +1,11 @@
 """Store of extracted caches on the node, with links that pods use to read them.
 
-ROOT/sha256-<hex>…/          extracted caches, as created by `accelkit cache extract` ROOT/claims/<20 digits>      link
-to the `cache` folder that new pods of a cache use ROOT/namespaces/<namespace>/ links to links in `claims` and to
-`cache` folders that pods in the namespace may read ROOT/.agent.json             ledger
+The store contains these entries:
+
+    ROOT/sha256-<hex>…/           extracted caches, as created by `accelkit cache extract`
+    ROOT/claims/<20 digits>       link to the `cache` folder that new pods of a cache use
+    ROOT/namespaces/<namespace>/  links to links in `claims`, and to `cache` folders that pods in the namespace may read
+    ROOT/.agent.json              ledger
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ _TARGET: Final = re.compile(rf"\.\./(?P<folder>{FOLDER_NAME})/{CACHE}")
 
 
 class Store:
-    """Store of caches on one node, to which only the agent writes.
+    """Cache store on one node. Only the agent writes to it.
 
     Args:
         root: folder of the store, which is created if it does not exist.
@@ -55,7 +58,7 @@ class Store:
         self.entries = NamespaceEntries(self.root)
 
     async def open(self) -> None:
-        """Create the folders of the store, delete the remains of interrupted extractions, and read the content.
+        """Create the folders of the store, delete files from interrupted extractions, and read the content.
 
         Raises:
             ConfigurationError: the folder cannot be used.
@@ -98,7 +101,7 @@ class Store:
         self.write_ledger()
 
     def remember_uses(self, uses: Uses) -> bool:
-        """Replace the recorded uses, and write the ledger if they changed; return whether they are on the disk."""
+        """Replace the recorded uses, and write the ledger if they changed; return whether the disk contains them."""
         self._unwritten |= self.ledger.take_uses(uses)
         if self._unwritten:
             try:
@@ -173,7 +176,7 @@ class Store:
             Whether the folder was deleted.
 
         Raises:
-            CacheError: another process did not release the lock in time.
+            CacheError: another process did not release the lock within `seconds`.
             OSError: the folder cannot be renamed.
         """
         place = self.find_place(folder)

@@ -1,6 +1,6 @@
-"""Desired state of caches on a node: digest, mount path and verdict of the controller.
+"""Desired state of caches on a node: the digest, the mount path and the controller's verdict.
 
-A cache with a delivery other than `node` requires no files on the node, only verdicts on the node's cards.
+A cache with a delivery other than `node` requires only verdicts for the node's cards, but no files on the node.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DesiredCache:
         folder: name of the folder in the store; empty if the cache has no digest or nodes do not store its files.
         verified: whether the signatures satisfy the policies; None if this is currently unknown.
         refusal: reason why the cache is rejected; None if it is not rejected.
-        secrets: names of pull secrets in the namespace of the cache.
+        secrets: names of the pull secrets in the cache's namespace.
         cache_bytes: size of the files according to the image; 0 if the image does not specify the size.
         delivered: whether nodes store the files of the cache.
         has_variables: whether the status of the cache contains the recorded variables of the image.
@@ -77,7 +77,7 @@ class DesiredCache:
 
     @property
     def folders(self) -> frozenset[str]:
-        """The name prefixes of the cache's folders in the store, which are independent of the mount path."""
+        """The prefixes of the cache's folder names in the store. They do not depend on the mount path."""
         return frozenset(names.name_folder(each, "") for each in (self.digest, *self.former_digests) if each)
 
     @property

@@ -31,14 +31,14 @@ def choose_entries(
 ) -> frozenset[Entry]:
     """Return the desired entries of all namespaces.
 
-    The previous digests in a status may be arbitrary. Therefore, existing entries for previous digests remain, but new
-    ones are not created.
+    The previous digests in a status may be arbitrary. Therefore, existing entries for previous digests are kept, but
+    new entries are not created for these digests.
 
     Args:
         world: observed values, including the existing entries.
         progress: states of all caches.
-        links: targets of the links after the planned moves, by link name.
-        uses: names of folders that the containers of a pod may use, by pod UID and cache key.
+        links: targets of the links after the planned moves, keyed by link name.
+        uses: names of folders that the containers of a pod may use, keyed by pod UID and cache key.
     """
     served: set[Entry] = set()
     named: set[Entry] = set()

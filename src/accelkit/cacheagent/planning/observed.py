@@ -34,7 +34,7 @@ class _Volume(msgspec.Struct, rename="camel"):
     ephemeral: dict[str, Any] | None = None
 
     def find_claim(self, pod: str) -> str:
-        """Return the claim name of this volume in a pod; empty if the volume has no claim.
+        """Return the name of the claim that this volume of a pod uses; empty if the volume does not use a claim.
 
         The claim of a generic ephemeral volume may have been created before the pod.
         """
@@ -81,9 +81,9 @@ class MountingPod:
         namespace: namespace of the pod.
         name: name of the pod.
         claims: names of the claims that the pod mounts.
-        copies: names of the claims that the private copies are made from, by volume name of the copy.
-        variables: environment variables that may cause cache misses, one mapping per container, by volume name of the
-            private copy.
+        copies: names of the claims from which private copies are created, keyed by the volume name of the copy.
+        variables: environment variables that may cause cache misses, with one mapping per container, keyed by the
+            volume name of the private copy.
         starting: whether a container of the pod has not been created yet.
         readable: whether the pod could be parsed. If not, the pod may use any folder.
     """
@@ -158,7 +158,7 @@ class Node(msgspec.Struct):
 
 @dataclass(frozen=True)
 class OwnNode:
-    """Facts about the node that determine the verdicts on caches.
+    """Facts about the node that determine the verdicts for caches.
 
     Attributes:
         facts: cards and CPU of the node; the cards are None if the inventory is unknown.
@@ -173,7 +173,7 @@ class OwnNode:
     uid: str = ""
 
     def number_of(self, card_id: str) -> int | None:
-        """Return the index of a card that is displayed to users; None if the node does not have the card."""
+        """Return the card index that is displayed to users; None if the node does not have the card."""
         for place, card in enumerate(self.cards):
             if card.id == card_id:
                 return place if card.number is None else card.number

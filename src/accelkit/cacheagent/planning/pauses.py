@@ -1,4 +1,4 @@
-"""Minimum pauses between fetches of a cache. All nodes fetch a cache again after each change of its mount path."""
+"""Minimum pauses between fetches of a cache. After each change to a mount path, all nodes fetch the cache again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pause:
     until: float
 
     def is_over(self, now: float) -> bool:
-        """Return whether the pause has ended and its count of fetches is no longer needed."""
+        """Return whether the pause has ended and the number of fetches is no longer needed."""
         return now >= self.until + _FORGOTTEN_SECONDS
 
 

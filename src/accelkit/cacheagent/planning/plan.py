@@ -56,13 +56,13 @@ class AgentPlan:
     Attributes:
         moves: links to move.
         entries: namespace entries that must exist after the moves.
-        collect: folders to delete because they are not used by any cache or pod.
+        collect: folders to delete because no cache or pod uses them.
         work: work to start.
-        progress: state of each cache, by key.
-        usage: pods that use each cache, by cache key.
+        progress: state of each cache, keyed by cache key.
+        usage: pods that use each cache, keyed by cache key.
         uses: names of folders that each pod may use. They are recorded before any other action.
-        waiting: names of starting pods that delay the move of a link, by cache key.
-        no_room: reason why there is not enough space for a cache, by cache key.
+        waiting: names of starting pods that delay the move of a link, keyed by cache key.
+        no_room: reason why there is not enough space for a cache, keyed by cache key.
         moving_since: value of `World.moving_since` for the next plan.
         next_at: time of the next action if nothing changes; None if no action is scheduled.
     """

@@ -1,4 +1,4 @@
-"""Reader of the environment variables of a pod that may cause cache misses, by private copy."""
+"""Reader for environment variables of a pod that may cause cache misses. The result is keyed by private copy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Container(msgspec.Struct, rename="camel"):
 def read_variables(
     containers: Sequence[Container], copies: Collection[str]
 ) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Return the variables with literal values of containers that mount a private copy, by volume name of the copy."""
+    """Return the literal variables of containers that mount a private copy, keyed by the copy's volume name."""
     found: dict[str, tuple[Mapping[str, str], ...]] = {}
     for container in containers[:_MAX_CONTAINERS]:
         mounted = {each.name for each in container.volume_mounts or ()}.intersection(copies)

@@ -35,9 +35,9 @@ class Progress:
         desired: desired state of the cache.
         step: next step, even if it cannot start yet.
         image_facts: facts about the image; None if they are unknown.
-        verdicts: verdicts on the node's cards; None if they are unknown.
+        verdicts: verdicts for the node's cards; None if they are unknown.
         refusal: reason why the cache is withdrawn; None if it is not withdrawn.
-        attempt: last failed attempt with the current inputs; None if there is no such attempt.
+        attempt: last attempt that failed with the current inputs; None if there is no such attempt.
     """
 
     desired: DesiredCache
@@ -79,7 +79,7 @@ def assess(world: World, desired: DesiredCache) -> Progress:
 
 
 def _assess_elsewhere(world: World, desired: DesiredCache) -> Progress:
-    """Return the state of a cache with a delivery other than `node`, for which only verdicts on cards are required."""
+    """Return the state of a cache with a delivery other than `node`, which requires only verdicts for cards."""
     if desired.image is None:
         return Progress(desired, NextStep.NOTHING)
     image_facts, policies_of_image = world.find_image_facts(desired), world.image_policies[desired.key]

@@ -24,8 +24,8 @@ class Shares:
 
     Attributes:
         equal_bytes: size of the share of each namespace.
-        taken_bytes: size of the caches that are stored or being fetched, by namespace. The size of a folder that
-            several namespaces use is divided equally among them.
+        taken_bytes: size of the caches that are stored or being fetched, keyed by namespace. If several namespaces use
+            a folder, its size is divided equally among them.
     """
 
     equal_bytes: int
@@ -73,7 +73,7 @@ def find_shares(world: World) -> Shares:
 class Slots:
     """Slots for concurrent work. If several namespaces have caches, no namespace can use all slots.
 
-    A registry may deliberately respond slowly, and occupies a slot during this time.
+    A registry that deliberately responds slowly occupies a slot during this time.
     """
 
     def __init__(self, world: World) -> None:
@@ -95,8 +95,8 @@ class Slots:
 def order_work(world: World, progress: Iterable[Progress], shares: Shares) -> list[Progress]:
     """Return the caches that require work and have no work in progress, in the order in which work should start.
 
-    Namespaces alternate, and work in progress is included in this order. Within a namespace, caches with fewer failures
-    have precedence, so that permanent failures do not delay other caches.
+    Namespaces alternate, and the order takes work in progress into account. Within a namespace, caches with fewer
+    failures have precedence, so that permanent failures do not delay other caches.
     """
     positions: dict[str, int] = defaultdict(int)
     for key in world.busy:
@@ -117,7 +117,7 @@ def _rank_within(progress: Progress) -> tuple[int, str]:
 
 
 def is_early(world: World, progress: Progress) -> bool:
-    """Return whether work on a cache must be delayed because of a retry or a pause between fetches."""
+    """Return whether work on a cache must wait for a retry interval or a pause between fetches."""
     return find_due(world, progress) > world.now
 
 

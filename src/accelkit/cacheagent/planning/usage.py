@@ -17,7 +17,7 @@ class Usage:
     """Pods on the node that use one cache.
 
     Attributes:
-        pods: pods that may use the cache, by folder.
+        pods: pods that may use the cache, keyed by folder.
         following: pods that mount the claim whose path is the link of the cache.
     """
 
@@ -26,7 +26,7 @@ class Usage:
 
     @property
     def starting(self) -> tuple[MountingPod, ...]:
-        """Pods in `following` that have containers that are not created yet."""
+        """Pods in `following` with containers that have not been created yet."""
         return tuple(pod for pod in self.following if pod.starting)
 
 
@@ -36,7 +36,7 @@ def owns_claim(desired: DesiredCache, claim: str) -> bool:
 
 
 def find_usage(world: World) -> dict[str, Usage]:
-    """Return the pods that use each cache, by cache key."""
+    """Return the pods that use each cache, keyed by cache key."""
     # The claims of caches with other deliveries have the same names, but these caches have no files on this node.
     claims, pinned = _index_claims(desired for desired in world.desired_caches.values() if desired.delivered)
     folders = _index_folders(world)
@@ -105,7 +105,7 @@ def _index_claims(
 
 
 def _index_folders(world: World) -> dict[str, dict[str, frozenset[str]]]:
-    """Return the folders with the keys of their caches, by the digits at the end of pinned claim names.
+    """Return the folders and the keys of their caches, keyed by the digits at the end of pinned claim names.
 
     The set of keys is empty for a folder without a cache.
     """

@@ -35,9 +35,9 @@ class Stored:
         files: number of files.
         size_bytes: size of the files.
         labels: labels of the image.
-        satisfied: times at which the cache was found to satisfy policies, in seconds since 1970, by
+        satisfied: times at which the cache was found to satisfy policies, in seconds since 1970, keyed by
             `ImagePolicies.policies`.
-        mount_path: mount path that the group files contain.
+        mount_path: mount path in the group files.
     """
 
     files: int
@@ -98,7 +98,7 @@ class Attempt:
     Attributes:
         about: text that identifies the inputs of the work. Work with different inputs starts without delay.
         failures: number of consecutive failures.
-        reason: reason for the condition in the report.
+        reason: reason of the condition in the report.
         message: message for users.
         retry_at: time of the next attempt on the agent's clock.
         refused: whether the signatures were rejected; False for a temporary error.
@@ -145,21 +145,21 @@ class World:
         now: current time of a monotonic clock, in seconds.
         node: the agent's node.
         today: current time in seconds since 1970.
-        desired_caches: desired states of all caches, by key.
+        desired_caches: desired states of all caches, keyed by cache key.
         unreadable: keys of caches with an invalid status, whose files and links the agent does not change.
-        image_policies: policies for each image, by cache key. Only caches with an image are included.
+        image_policies: policies for each image, keyed by cache key. Only caches with an image are included.
         disk: disk of the store.
         pods: pods on the node that mount claims.
-        stored: complete caches in the store, by folder name.
+        stored: complete caches in the store, keyed by folder name.
         broken: names of cache folders without a complete cache.
-        links: target folder or WITHDRAWN, by link name.
+        links: target folder or WITHDRAWN, keyed by link name.
         entries: existing namespace entries.
-        uses: names of folders that the containers of a pod may use, by pod UID and cache key.
-        moving_since: time at which a link began to wait for its move, by cache key.
-        image_facts: facts about images, by digest.
-        attempts: last failed attempt, by cache key.
-        pauses: pause between fetches, by cache key.
-        busy: caches with work in progress, with the expected size of the files in bytes, by cache key.
+        uses: names of folders that the containers of a pod may use, keyed by pod UID and cache key.
+        moving_since: time since which the move of a link has been pending, keyed by cache key.
+        image_facts: facts about images, keyed by digest.
+        attempts: last failed attempt, keyed by cache key.
+        pauses: pause between fetches, keyed by cache key.
+        busy: expected size of the files in bytes for each cache with work in progress, keyed by cache key.
         slots: number of free slots for work.
         changed: message for each folder with changed content.
     """
@@ -192,7 +192,7 @@ class World:
         return stored if stored is not None and desired.mount_path in {"", stored.mount_path} else None
 
     def is_satisfied(self, desired: DesiredCache) -> bool:
-        """Return whether a verdict that is still valid confirms that the stored files satisfy the current policies."""
+        """Return whether a valid verdict confirms that the stored files satisfy the current policies."""
         policies_of_image, stored = self.image_policies[desired.key], self.find_stored(desired)
         at = stored.satisfied.get(policies_of_image.policies) if stored is not None else None
         # A time in the future is the result of an incorrect clock.

@@ -45,7 +45,7 @@ def bound_report(status: NodeStatus, most_bytes: int = MAX_BYTES) -> Bounded:
     """Return a report that is reduced to the size limit.
 
     Variables are removed first, because a later report can contain them. Next, each cache is limited to the same number
-    of pods, and a message contains the number of removed pods. Next, messages are shortened. Finally, caches are
+    of pods, and a message contains the number of removed pods. Next, messages are truncated. Finally, caches are
     removed in reverse order of their names. The counts always include all caches and pods.
     """
     longest = max((len(entry.pods) for entry in _list_entries(status)), default=0)
@@ -71,7 +71,7 @@ def _list_entries(status: NodeStatus) -> Iterator[NodeCacheStatus]:
 
 
 def _find_most_pods(status: NodeStatus, most_bytes: int) -> int:
-    """Return the maximum number of pods per entry for which the report does not exceed the limit."""
+    """Return the maximum number of pods per entry with which the report does not exceed the limit."""
     lists = [_measure_pods(entry.pods) for entry in _list_entries(status)]
     rest = most_bytes - measure(_leave_out_pods(status, 0))
     longest = max((len(each) for each in lists), default=1) - 1
@@ -109,7 +109,7 @@ def _leave_out_pods(status: NodeStatus, most: int) -> NodeStatus:
 
 
 def _leave_out_variables(status: NodeStatus, most_bytes: int) -> NodeStatus:
-    """Remove the variables of as many caches as necessary. Later reports contain them."""
+    """Remove the variables of as many caches as necessary. Later reports contain these variables."""
     over = measure(status) - most_bytes
 
     def cut(entry: NodeCacheStatus) -> NodeCacheStatus:

@@ -1,4 +1,4 @@
-"""Effectiveness of caches: whether workloads find their kernels, and which files they create if they do not."""
+"""Effectiveness of caches: whether workloads find their kernels, and which files workloads create otherwise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MissedFiles:
 
     Attributes:
         files: number of created files.
-        kinds: number of created files, by kind.
+        kinds: number of created files for each kind.
         new_folders: number of folders that the pod created in vLLM's cache, one for each missing key.
         bounded: whether the scan reached its limit.
     """
@@ -61,12 +61,12 @@ class MissedFiles:
 def assign_missed(
     found: Mapping[tuple[str, str], MissedFiles], desired_caches: Mapping[str, DesiredCache], usage: Mapping[str, Usage]
 ) -> dict[str, dict[str, MissedFiles]]:
-    """Return the files that pods created, by cache key and pod UID. Pods without conclusive results are omitted.
+    """Return the files that pods created, keyed by cache key and pod UID. Pods without conclusive results are omitted.
 
     Args:
-        found: created files, by pod UID and volume name of the copy.
-        desired_caches: desired state of each cache, by cache key.
-        usage: pods that use each cache, by cache key.
+        found: created files, keyed by pod UID and by the volume name of the copy.
+        desired_caches: desired state of each cache, keyed by cache key.
+        usage: pods that use each cache, keyed by cache key.
     """
     missed: dict[str, dict[str, MissedFiles]] = {}
     for key, own in usage.items():
@@ -85,7 +85,7 @@ def has_copy(pod: MountingPod, desired: DesiredCache) -> bool:
 
 
 def find_differing(pods: Iterable[MountingPod], desired: DesiredCache, recorded: Mapping[str, str]) -> list[str] | None:
-    """Return the names of variables whose values in pods differ from the recorded values; None if these are unknown.
+    """Return the names of variables with values in pods that differ from the recorded values; None if unknown.
 
     Args:
         pods: pods that created a folder in vLLM's cache.

@@ -1,4 +1,4 @@
-"""Content of the node's reports about its caches: conditions, pods and sizes."""
+"""Content of a node's cache reports: conditions, pods and sizes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NAMED_PODS: Final = 5
 def build_reports(
     world: World, plan: AgentPlan, missed: Mapping[str, Mapping[str, MissedFiles]], *, node_name: str, root: str
 ) -> dict[str, NodeStatus]:
-    """Return the reports of the node by namespace, without timestamps. The namespace of ClusterGKMCaches is empty.
+    """Return the node's reports without timestamps, keyed by namespace. ClusterGKMCaches have an empty namespace.
 
     Args:
         world: observed values on which the plan is based.
         plan: current plan.
-        missed: files that pods created, by cache key and pod UID. Pods without results are omitted.
+        missed: files that pods created, keyed by cache key and pod UID. Pods without results are omitted.
         node_name: name of the node.
         root: path of the store on the node.
     """
@@ -147,7 +147,7 @@ def _list_reasons(verdicts: CompatibilityVerdicts) -> list[CompatibilityReason]:
 
 
 def _explain(verdicts: CompatibilityVerdicts) -> str:
-    """Return only the reasons why cards cannot load a cache, or why the verdict is unknown."""
+    """Return the reasons why cards cannot load a cache, or why the verdict is unknown. Other reasons are omitted."""
     text = [
         f"{reason.code}: {reason.message}"
         for reason in _list_reasons(verdicts)
@@ -213,7 +213,7 @@ def _describe_ready(world: World, plan: AgentPlan, progress: Progress) -> Condit
 
 
 def _find_hindrance(world: World, plan: AgentPlan, progress: Progress) -> Refusal:
-    """Return the reason why pods cannot use a cache although it is not rejected."""
+    """Return the reason why pods cannot use a cache that is not rejected."""
     if progress.step is NextStep.NOTHING:
         return _find_undecided(world, progress)
     extracted = _describe_extracted(world, plan, progress)

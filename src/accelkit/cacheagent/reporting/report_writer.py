@@ -1,4 +1,4 @@
-"""Writer of the node's reports: one GKMCacheNode per namespace, and the ClusterGKMCacheNode."""
+"""Writer for the node's reports: one GKMCacheNode per namespace, and the ClusterGKMCacheNode."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ class ReportWriter:
     Args:
         api: open client.
         node: name of this node.
-        known: latest known reports from the API server, by namespace. Watches and responses to writes update them.
-        on_failure: callback after a failed write.
+        known: latest known reports from the API server, keyed by namespace. Watches and responses to writes update the
+            reports.
+        on_failure: callback that is called after a failed write.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ReportWriter:
         self._errors, self._bounds = OnceReporter(log), OnceReporter(log)
 
     def offer(self, desired: Mapping[str, NodeStatus], node_uid: str) -> None:
-        """Set the desired reports by namespace. Reports in other namespaces are deleted."""
+        """Set the desired reports, keyed by namespace. Reports in other namespaces are deleted."""
         self._desired, self._node_uid = desired, node_uid
         self._wake.set()
 

@@ -1,4 +1,4 @@
-"""Patch of a report, which contains the differences from the report on the API server, with timestamps."""
+"""Merge patch for a report, which contains the differences from the report on the API server, with timestamps."""
 
 from __future__ import annotations
 

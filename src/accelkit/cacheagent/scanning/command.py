@@ -78,7 +78,7 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
 
 
 class _ScanLog:
-    """Logger of the number of scanned copies, so that administrators can distinguish "no misses" from "no copies"."""
+    """Logger that records the number of scanned copies, to distinguish "no misses" from "no copies"."""
 
     def __init__(self) -> None:
         self._logged: tuple[int, int, int] | None = None

@@ -73,7 +73,7 @@ def write_document(
         folder: folder that is shared with the agent.
         copies: at most `MAX_COPIES` reports.
         left_out: number of copies that were not scanned.
-        clock: function that returns the seconds since the machine was started, which are the same in all containers.
+        clock: function that returns the seconds since the machine was started. The time is the same in all containers.
 
     Raises:
         OSError: the folder cannot be written.
@@ -84,7 +84,7 @@ def write_document(
 
 
 def read_missed(folder: Path, *, clock: Callable[[], float] = time.monotonic) -> dict[tuple[str, str], MissedFiles]:
-    """Return the files that pods created, by pod UID and volume; empty if the results are outdated or invalid.
+    """Return the files that pods created, keyed by pod UID and volume; empty if the results are outdated or invalid.
 
     Args:
         folder: folder that is shared with the scan.

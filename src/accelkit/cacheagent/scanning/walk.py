@@ -1,4 +1,4 @@
-"""Walk through the private copies of pods that counts the files that pods created. The files are untrusted.
+"""Scan of private copies, which counts the files that pods created. The files are untrusted.
 
 Each folder is opened relative to its parent folder instead of by its full path. Therefore, symbolic links are not
 followed, even if a pod creates them during the walk. Files are not opened. The length of names, the depth and the
@@ -54,9 +54,9 @@ class Scan:
     Attributes:
         reports: reports of the filled copies.
         left_out: number of copies that were not scanned because of the limit.
-        unfilled: number of copies without a marker, because the copy is incomplete or the pod deleted the marker.
+        unfilled: number of copies without a marker: the copy is incomplete, or the pod deleted the marker.
         closed: number of folders that cannot be read.
-        error: first error for a folder that cannot be read, without file names.
+        error: first error that was caused by an unreadable folder, without file names.
     """
 
     reports: list[CopyReport] = field(default_factory=list)
@@ -88,7 +88,7 @@ class _Budget:
 
 @dataclass
 class _Count:
-    """Counts for one copy. Files that the workload created are newer than the marker."""
+    """File counts for one copy. Files that the workload created are newer than the marker."""
 
     marker: os.stat_result
     triton: int = 0
@@ -157,7 +157,7 @@ def _find_copies(pods: int, scan: Scan) -> list[tuple[str, str]]:
 
 @contextmanager
 def _descend(folder: int, parts: tuple[str, ...], scan: Scan) -> Iterator[int | None]:
-    """Open nested folders without following links; yield None if a folder is missing or an entry has another type."""
+    """Open nested folders without following links; yield None if an entry is missing or is not a folder."""
     opened: list[int] = []
     try:
         for part in parts:

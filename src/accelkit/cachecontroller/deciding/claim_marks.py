@@ -1,4 +1,4 @@
-"""Patches that restore the labels of claims and make Kubernetes process claims without a volume.
+"""Patches that restore claim labels, and that cause Kubernetes to process claims without a volume again.
 
 This module performs no I/O.
 """
@@ -40,7 +40,7 @@ def repair_marks(cache: Cache, name: ObjectName, digest: str, claim: ObservedObj
 
 
 def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, float]:
-    """Return how many times a claim of this age has been touched, and the current interval in seconds."""
+    """Return how many times a claim of this age should have been touched, and the current interval in seconds."""
     left, count = _measure_age(claim, cluster), 0
     began = 0.0
     for until, pause in _TOUCHES:
@@ -53,7 +53,7 @@ def choose_touch(claim: ObservedObject, cluster: ClusterView) -> tuple[int, floa
 
 
 def is_overdue(claim: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether a claim has waited so long for its volume that the status must report it."""
+    """Return whether a claim has waited for its volume for so long that the status must report this."""
     return _measure_age(claim, cluster) > _OVERDUE_SECONDS
 
 

@@ -20,7 +20,7 @@ class FormerDigests:
         self._unused: dict[str, dict[str, float]] = {}
 
     def discard(self, key: str) -> None:
-        """Drop the record of a deleted cache."""
+        """Discard the record of a deleted cache."""
         self._unused.pop(key, None)
 
     def select(
@@ -31,7 +31,7 @@ class FormerDigests:
         Args:
             cache: cache whose status contains all previous digests.
             cluster: source of pods and node reports.
-            now: seconds of a monotonic clock.
+            now: monotonic time in seconds.
             modes: all delivery modes, because pods continue to use the files of a previous delivery mode.
         """
         reported = {

@@ -1,4 +1,4 @@
-"""Claims in workload namespaces, found through their bound volumes.
+"""Claims in workload namespaces, which are found through their bound volumes.
 
 A user with edit permission for a namespace can set any value in its claims, but tenants cannot write volumes.
 Therefore, this module does not use the content of claims.
@@ -55,7 +55,7 @@ def list_pods_of(claims: Iterable[ObjectName], cluster: ClusterView, *, writing:
 
 
 def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) -> dict[str, PvcStatus]:
-    """Return the states of namespaces, with ClaimExists only if no claim of the cache remains in the namespace.
+    """Return the states; replace ClaimExists with ClaimTaken in namespaces where a claim of the cache still exists.
 
     Admission policies allow pods in a namespace with ClaimExists to write to the claim, because it contains user data.
     """
@@ -75,7 +75,7 @@ def admit_taken(states: Mapping[str, PvcStatus], given: Iterable[ObjectName]) ->
 
 
 def admit_writers(status: CacheStatus, given: Iterable[ObjectName], cluster: ClusterView) -> CacheStatus:
-    """Return the status, with Degraded if pods that bypassed the webhook and the policies can write to a claim."""
+    """Return the status. Add Degraded if pods that bypassed the webhook and the policies can write to a claim."""
     writers = list_pods_of(given, cluster, writing=True)
     if not writers:
         return status

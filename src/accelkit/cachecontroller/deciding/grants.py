@@ -1,4 +1,4 @@
-"""Grants of a plan, which are the changes that allow pods to mount a claim.
+"""Grants in a plan, which are the changes that allow pods to mount a claim.
 
 Pods can mount a claim when a volume contains its UID. Therefore, three kinds of changes are grants: creating the claim,
 creating its volume, and setting the `claimRef` of an existing volume.
@@ -22,7 +22,7 @@ from accelkit.gkm.objects import Cache, PvcStatus
 
 
 def list_grants(cache: Cache, plan: DeliveryPlan, cluster: ClusterView) -> dict[ObjectName, ObjectName]:
-    """Return the objects of a plan that allow pods to mount claims, with the claim of each object.
+    """Return the objects in a plan that allow pods to mount claims, and the claim of each object.
 
     Claims in accelkit's namespace, which are only filled there, are omitted, because users' pods cannot mount them.
     """
@@ -51,7 +51,7 @@ def gives(patch: Patch) -> bool:
 
 
 def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPlan:
-    """Return the plan without the withheld grants."""
+    """Return a copy of the plan without the withheld grants."""
     return dataclasses.replace(
         plan,
         create=tuple(each for each in plan.create if each[0] not in withheld),
@@ -60,7 +60,7 @@ def withhold(plan: DeliveryPlan, withheld: Collection[ObjectName]) -> DeliveryPl
 
 
 def set_ready(plan: DeliveryPlan, ready: Mapping[str, Condition]) -> DeliveryPlan:
-    """Return the plan with the given Ready conditions of namespaces."""
+    """Return a copy of the plan in which the namespaces have the given Ready conditions."""
     states = dict(plan.states)
     for namespace, condition in ready.items():
         former = states.get(namespace, PvcStatus())

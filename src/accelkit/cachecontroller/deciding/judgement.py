@@ -1,8 +1,8 @@
-"""Decision about the digest that pods get, based on facts about the image and the policies.
+"""Decision about the digest that pods use, based on facts about the image and the policies.
 
 A verdict applies to one question, which consists of an image and its policies. A retryable failure is not a verdict, so
-pods continue to get a digest that the same policies accepted. If the current digest is refused, it is withdrawn. If the
-tag has moved to a digest that is refused, pods continue to get the previous digest.
+pods continue to use a digest that the same policies accepted. If the current digest is rejected, it is withdrawn. If
+the tag has moved to a rejected digest, pods continue to use the previous digest.
 
 This module performs no I/O.
 """
@@ -54,7 +54,7 @@ class Refused:
     """Reason why an image cannot be used.
 
     Attributes:
-        reason: reason of the condition.
+        reason: reason in the condition.
         message: message for users.
         retryable: whether the evaluation itself failed, so that a verified digest remains in use.
     """
@@ -72,9 +72,9 @@ class Judgement:
         question: question that was evaluated.
         at: time of the result, in seconds since 1970.
         digest: digest of the image; empty if it is unknown.
-        refused: reason why the image is refused; None if the digest is verified.
+        refused: reason why the image is rejected; None if the digest is verified.
         signatures: policy, signer and identity of each accepted signature.
-        labels: labels of the image; None if it is refused.
+        labels: labels of the image; None if it is rejected.
         attempts: number of consecutive attempts without a verdict, including this attempt.
         relocatable: whether the files work at another path without changes; None if unknown.
     """
@@ -109,7 +109,7 @@ class Decision:
 
 
 def read_image(cache: Cache) -> Reference | Refused:
-    """Return the image reference of a cache, or the reason why its image or mount path is invalid."""
+    """Return the image reference in a cache, or the reason why its image or mount path is invalid."""
     try:
         reference = parse_reference(cache.spec.image)
     except CacheError as exc:
@@ -131,7 +131,7 @@ def decide(
     Args:
         cache: cache with its previous status.
         question: question to evaluate, or the reason why the image is not evaluated.
-        judgement: last result; None if there is no result since the start of the controller.
+        judgement: last result; None if there has been no result since the controller was started.
         now: seconds since 1970.
         again_seconds: interval between verifications of an unchanged image.
     """

@@ -1,8 +1,8 @@
-"""Delivery `node`, which creates claims for folders that the cache agent of each node fills.
+"""Delivery `node`, which creates claims for folders that the cache agent on each node fills.
 
 The path of a volume is an entry of its namespace, which is the same on all nodes. The volume does not have node
-affinity, so one claim serves all nodes. Because the volume has the type `Directory`, a pod on a node without the files
-waits. Only the controller can write the cluster-scoped volumes. Users can write claims, so the cache of a claim is
+affinity, so one claim serves all nodes. The volume has the type `Directory`, so a pod waits if its node does not have
+the files. Only the controller can write the cluster-scoped volumes. Users can write claims, so the cache of a claim is
 identified by the immutable volume name instead of the labels.
 
 This module performs no I/O.
@@ -63,7 +63,7 @@ class NodeClaims:
     watches: tuple[Watch, ...] = ()
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the changes for missing, incorrect and extra claims and volumes, and the state of each namespace."""
+        """Return the changes for missing, incorrect and extra claims and volumes, and the states of the namespaces."""
         create: list[tuple[ObjectName, Mapping[str, Any]]] = []
         patches: list[Patch] = []
         deletions: list[Deletion] = []
@@ -108,7 +108,7 @@ class NodeClaims:
         return bool(observed.spec.get("volumeName") == names.name_volume(cache.key, name.namespace, digest))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a pinned claim, by digest; node reports contain the digests of other pods."""
+        """Return the pods that mount a pinned claim, keyed by digest. Node reports contain other pods' digests."""
         found = {}
         for digest in filter(None, (cache.status.resolved_digest, *cache.status.previous_digests)):
             claim = names.name_pinned_claim(cache.key, digest)
@@ -116,9 +116,9 @@ class NodeClaims:
         return found
 
     def _leave_taken(self, cache: Cache, pairs: list[_Pair], cluster: ClusterView) -> tuple[list[_Pair], list[_Pair]]:
-        """Return the pairs to create, and the pairs whose claim names are taken.
+        """Return the pairs to create, and the pairs whose claim names are already in use.
 
-        If a name is taken, no pair is created in the namespace, because admission policies then allow writes in the
+        If a name is in use, no pair is created in the namespace, because admission policies then allow writes in the
         whole namespace.
         """
         taken = [pair for pair in pairs if self._is_taken(cache, pair.claim, cluster)]
@@ -263,14 +263,14 @@ def _find_digest(cache: Cache, name: ObjectName, observed: ObservedObject) -> st
 
 
 def read_bound_claim(volume: ObservedObject) -> tuple[ObjectName, str]:
-    """Return the claim of a volume, and the UID of the claim; the UID is empty if the volume is not bound."""
+    """Return the claim of a volume and the UID of the claim. The UID is empty if the volume is not bound."""
     reference = volume.spec.get("claimRef") or {}
     name = ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
     return name, str(reference.get("uid") or "")
 
 
 def _may_go(cache: Cache, name: ObjectName, observed: ObservedObject, cluster: ClusterView) -> bool:
-    """Return whether a claim or volume may be deleted now. A protected claim is kept while pods mount it.
+    """Return whether a claim or volume may be deleted now. A protected claim is not deleted while pods mount it.
 
     Admission policies protect the claims in the workload namespaces of a cache. In other namespaces, the claim is
     deleted immediately, so that new pods cannot mount it; running pods can still use it.

@@ -20,7 +20,7 @@ class CacheNodeReport:
 
     Attributes:
         node: name of the node.
-        current: entry for the digest that pods get; None if the report does not contain this entry.
+        current: entry for the digest that new pods use; None if the report does not contain this entry.
         former: entries for previous digests.
         host: value of the node's label kubernetes.io/hostname.
     """
@@ -52,10 +52,10 @@ def view_nodes(
     """Return the reports of existing nodes about a cache, ordered by node.
 
     Args:
-        cache: cache to report.
-        digest: digest that pods get.
+        cache: cache that the reports describe.
+        digest: digest that new pods use.
         reports: node reports, possibly from deleted nodes.
-        nodes: existing nodes, with the values of their label kubernetes.io/hostname.
+        nodes: names of existing nodes, with the values of the label kubernetes.io/hostname.
     """
     views = []
     for report in reports:
@@ -79,7 +79,7 @@ def list_hosts(views: Iterable[CacheNodeReport], *, by_node: bool) -> list[str]:
 
 
 def count(views: Sequence[CacheNodeReport], leaving: int = 0) -> CacheCounts:
-    """Return the counts of nodes and pods from the node reports about a cache.
+    """Return the node and pod counts from the node reports about a cache.
 
     Args:
         views: reports about this cache only.
@@ -99,13 +99,13 @@ def count(views: Sequence[CacheNodeReport], leaving: int = 0) -> CacheCounts:
 
 
 def find_variables(views: Iterable[CacheNodeReport]) -> dict[str, str]:
-    """Return the environment variables at the capture of a cache, from the first node that reports the variables."""
+    """Return the environment variables at the time of capture, from the first node that reports these variables."""
     recorded = (bound_texts(view.current.recorded_environment) for view in views if view.current is not None)
     return next(filter(None, recorded), {})
 
 
 def summarize_nodes(views: Sequence[CacheNodeReport]) -> list[Condition]:
-    """Return the conditions Compatible, Extracted, Outdated and Effective, summarized over nodes."""
+    """Return the conditions Compatible, Extracted, Outdated and Effective, summarized across all nodes."""
     current = [view for view in views if view.current is not None]
     outdated = [view.node for view in views if any(entry.pods for entry in view.former)]
     pods = sum(len(entry.pods) for view in views for entry in view.former)
@@ -119,7 +119,7 @@ def summarize_nodes(views: Sequence[CacheNodeReport]) -> list[Condition]:
 
 
 def summarize_compatible(views: Sequence[CacheNodeReport]) -> Condition:
-    """Return the condition Compatible, summarized over nodes."""
+    """Return the condition Compatible, summarized across all nodes."""
     found = {view.node: _find(view, ConditionType.COMPATIBLE) for view in views}
     yes = [node for node, each in found.items() if each is not None and each.status == "True"]
     no = {node: each for node, each in found.items() if each is not None and each.status == "False"}

@@ -1,4 +1,4 @@
-"""Deletion of a cache, which waits until no pod mounts the cache's claims and the claims no longer exist.
+"""Deletion of a cache, which waits until no pod mounts the cache's claims and the claims are deleted.
 
 This module performs no I/O.
 """
@@ -32,12 +32,12 @@ def find_leaving(cache: Cache, cluster: ClusterView, modes: Iterable[DeliveryMod
 
 
 def describe_removal(cache: Cache, users: Sequence[ClaimPod]) -> CacheStatus:
-    """Return the status of a cache whose deletion waits for pods; the digest and the claims are unchanged."""
+    """Return the status of a cache while its deletion waits for pods. The digest and the claims do not change."""
     return _replace_ready(cache, Reason.IN_USE, f"deletion waits for pods that mount the cache: {name_pods(users)}")
 
 
 def describe_leaving(cache: Cache, claims: Iterable[ObjectName]) -> CacheStatus:
-    """Return the status of a cache whose deletion waits for claims; the digest and the claims are unchanged."""
+    """Return the status of a cache while its deletion waits for claims. The digest and the claims do not change."""
     names = list_some(f"{claim.namespace}/{claim.name}" for claim in claims)
     text = f"deletion waits for claims that are being deleted: {names}"
     return _replace_ready(cache, Reason.DELETING, text)

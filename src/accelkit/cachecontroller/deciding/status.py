@@ -1,4 +1,4 @@
-"""Status of a cache, summarized over nodes, namespaces and pods.
+"""Status of a cache, summarized across nodes, namespaces and pods.
 
 This module performs no I/O.
 """
@@ -32,7 +32,7 @@ _NOT_MEASURED: Final = "cache hits are measured only with delivery node"
 
 
 def choose_delivery(cache: Cache) -> Delivery:
-    """Return the delivery of a cache; choose the delivery if the spec contains Auto."""
+    """Return the delivery of a cache. If the spec contains Auto, choose the delivery."""
     spec = cache.spec
     if spec.delivery is not Delivery.AUTO:
         return spec.delivery
@@ -103,15 +103,15 @@ def assemble_status(
     *,
     users: Mapping[str, Collection[ClaimPod]] = MappingProxyType({}),
 ) -> CacheStatus:
-    """Return the complete status of a cache; its conditions do not have timestamps yet.
+    """Return the complete status of a cache. Its conditions do not have timestamps yet.
 
     Args:
         cache: cache whose status contains the decisions of this pass, including `delivery`.
         decision: decision of this pass.
-        states: states by namespace from the delivery mode.
+        states: states from the delivery mode, keyed by namespace.
         cluster: source of node reports, namespaces and pods.
         nodes: existing nodes with their hostnames.
-        users: pods by digest from the delivery mode; used if node reports do not contain the pods.
+        users: pods from the delivery mode, keyed by digest. They are used if node reports do not contain the pods.
     """
     status, delivery = cache.status, Delivery(cache.status.delivery)
     resolved, verified = decision.conditions
@@ -156,7 +156,7 @@ def assemble_status(
 def summarize_elsewhere(
     views: Sequence[CacheNodeReport], states: Mapping[str, PvcStatus], counts: CacheCounts
 ) -> list[Condition]:
-    """Return the conditions Compatible, Extracted, Outdated and Effective for a delivery without files on nodes.
+    """Return the conditions Compatible, Extracted, Outdated and Effective for a delivery that stores no files on nodes.
 
     Args:
         views: node reports about the compatibility of cards.
@@ -185,11 +185,11 @@ def summarize_elsewhere(
 
 
 def count_pods(digest: str, users: Mapping[str, Collection[ClaimPod]]) -> CacheCounts:
-    """Return the counts of pods and of their nodes, for a delivery whose pods are not in node reports.
+    """Return the counts of pods and their nodes for a delivery with pods that node reports do not contain.
 
     Args:
-        digest: digest that new pods get.
-        users: pods by the digest that they use.
+        digest: digest that new pods use.
+        users: pods, keyed by the digest that they use.
     """
     pods = [pod for found in users.values() for pod in found]
     nodes = {pod.node for pod in pods if pod.node}

@@ -14,7 +14,7 @@ _MIB: Final = 1 << 20
 
 
 def build_volume(cache: Cache, claim: ObjectName, path: str, digest: str, uid: str) -> dict[str, Any]:
-    """Return the PersistentVolume for the claim with this UID; its path is the same on all nodes."""
+    """Return the PersistentVolume for the claim with this UID. Its path is the same on all nodes."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -63,7 +63,7 @@ def build_claim(cache: Cache, claim: ObjectName, digest: str = "") -> dict[str, 
 
 
 def annotate(cache: Cache, digest: str) -> dict[str, str]:
-    """Return the annotations for the objects of a cache or of one of its digests."""
+    """Return the annotations for the objects that belong to a cache or to one of its digests."""
     return {CACHE_KEY_ANNOTATION: cache.key, **({CACHE_DIGEST_ANNOTATION: digest} if digest else {})}
 
 

@@ -1,4 +1,4 @@
-"""Deliveries `namespace` and `image`, which use claims that Jobs fill, and images that nodes pull in advance."""
+"""Delivery `namespace`, which uses claims that Jobs fill, and `image`, which uses images that nodes pull in advance."""
 
 from accelkit.cachecontroller.filling.image import ImageDelivery, build_image_volume
 from accelkit.cachecontroller.filling.namespace import NamespaceDelivery

@@ -47,7 +47,7 @@ _UNBOUND: Final = frozenset({None, "", "Pending"})
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Filled volume that was handed over to a workload namespace.
+    """Filled volume, after its handover to a workload namespace.
 
     Attributes:
         volume: name of the volume.
@@ -111,10 +111,10 @@ class HandOver:
     """Handover of the volume of one target.
 
     Args:
-        target: content and namespace of the volume.
+        target: target that specifies the content and namespace of the volume.
         given: all volumes of the cache that were handed over.
         cluster: current state.
-        work: collector of the changes.
+        work: collector for the changes.
     """
 
     def __init__(self, target: Target, given: Iterable[Given], cluster: ClusterView, work: Work) -> None:
@@ -131,14 +131,14 @@ class HandOver:
         return next((each for each in self._given if each.holds(self._target) and not each.leaving), None)
 
     def give(self, filled: Filled) -> Waiting:
-        """Hand over a filled volume; return the reason why pods cannot mount it yet."""
+        """Hand over a filled volume; return the reason why pods cannot mount the volume yet."""
         chosen = self._choose(filled.volume.name)
         return (
             chosen if isinstance(chosen, Waiting) else self._bind(filled.volume, filled.observed, filled.modes, chosen)
         )
 
     def follow_pods(self, given: Given) -> None:
-        """Move a volume to the other claim name if pods wait for that name and no pod uses the current name."""
+        """Move a volume to the other claim name if pods wait for the other name and no pod uses the current name."""
         other = self._pinned if given.claim == self._plain else self._plain
         if (
             not list_users(given.claim, self._cluster)

@@ -58,13 +58,13 @@ def find_obstacle(cache: Cache) -> str:
 
 
 def build_image_volume(cache: Cache, digest: str) -> tuple[dict[str, Any], str] | None:
-    """Return the image volume source for a digest of a cache, and the folder in the image that contains the files.
+    """Return the image volume source for a cache digest, and the folder in the image that contains the files.
 
     Image volumes are always read-only.
 
     Args:
         cache: cache with its current status.
-        digest: digest that the pod gets.
+        digest: digest that the pod uses.
 
     Returns:
         The volume source and the folder; None if pods cannot use the image unchanged.
@@ -88,7 +88,7 @@ def _write_source(cache: Cache, digest: str) -> dict[str, str]:
 
 
 class ImageDelivery:
-    """Delivery mode that creates a DaemonSet so that nodes pull the image of a cache before pods mount it.
+    """Delivery mode that creates a DaemonSet, which causes nodes to pull a cache's image before pods mount the image.
 
     Args:
         settings: settings of the DaemonSet.
@@ -99,7 +99,7 @@ class ImageDelivery:
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """Kinds that this mode watches."""
+        """Kinds of objects that this mode watches."""
         return (Watch(DAEMON_SETS, namespace=self._settings.namespace),)
 
     def plan(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
@@ -127,7 +127,7 @@ class ImageDelivery:
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a digest of the cache from any repository, by digest."""
+        """Return the pods that mount a digest of the cache from any repository, keyed by digest."""
         return {
             digest: [
                 pod
@@ -190,12 +190,12 @@ class ImageDelivery:
         )
 
     def _find_ignoring(self, target: Target, cluster: ClusterView) -> list[str]:
-        """Return the nodes whose container runtime mounts the whole image instead of the folder."""
+        """Return the nodes on which the container runtime mounts the whole image instead of the folder."""
         pods = cluster.list_pods(self._settings.namespace)
         return sorted({each.node for each in pods if target.image in each.images and _IGNORED in each.exit_codes})
 
     def _follow_template(self, target: Target, name: ObjectName, observed: ObservedObject, work: Work) -> None:
-        """Update the placement of the DaemonSet's pods from the podTemplate of the cache."""
+        """Update the placement of the DaemonSet's pods based on the podTemplate of the cache."""
         present = ((observed.spec.get("template") or {}).get("spec")) or {}
         desired = place_pod(target.cache.spec.pod_template)
         fields = ("nodeSelector", "tolerations", "affinity")

@@ -1,4 +1,4 @@
-"""Manifests of claims, Jobs, and the ConfigMaps of Jobs."""
+"""Manifests for claims, for Jobs, and for the Jobs' ConfigMaps."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def write_job(
 
 
 def name_secrets(target: Target, settings: FillSettings, job: str) -> tuple[str, ...]:
-    """Return the names of the pull secrets in accelkit's namespace that a Job reads; GKMCaches use copies."""
+    """Return the names of the pull secrets in accelkit's namespace that a Job reads. GKMCaches use copies."""
     given = [each.name for each in target.cache.spec.image_pull_secrets if each.name]
     if target.cache.metadata.namespace in {"", settings.namespace}:
         return tuple(given)
@@ -217,7 +217,7 @@ def _list_arguments(target: Target, settings: FillSettings, secrets: int, *, che
 
 
 def place_pod(template: PodTemplate | None) -> dict[str, Any]:
-    """Return the placement fields from the podTemplate of a cache; other fields are ignored.
+    """Return the placement fields from the podTemplate of a cache. Other fields are ignored.
 
     The priority is ignored because the pod runs in accelkit's namespace, where a tenant could use it to preempt pods of
     other tenants without a quota. Pod affinity is ignored because it would match accelkit's pods.

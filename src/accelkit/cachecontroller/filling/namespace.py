@@ -1,4 +1,4 @@
-"""Delivery `namespace`, which creates a claim for each workload namespace and digest; a Job fills the claim."""
+"""Delivery `namespace`, which creates a claim for each workload namespace and digest. A Job fills the claim."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NamespaceDelivery:
 
     @property
     def watches(self) -> tuple[Watch, ...]:
-        """Kinds that this mode watches."""
+        """Kinds of objects that this mode watches."""
         ours = self._settings.namespace
         return (
             *(Watch(kind, namespace=ours) for kind in (JOBS, PODS, CONFIG_MAPS)),
@@ -83,7 +83,7 @@ class NamespaceDelivery:
         return work.finish(states)
 
     def plan_removal(self, cache: Cache, cluster: ClusterView) -> DeliveryPlan:
-        """Return the deletions of all objects of a cache. Kubernetes keeps a claim until no pod uses it."""
+        """Return the deletions of all objects of a cache. Kubernetes does not delete a claim while a pod uses it."""
         work = Work()
         for each in list_given(cache, cluster):
             _collect(each, cluster, work)
@@ -94,7 +94,7 @@ class NamespaceDelivery:
         return DeliveryPlan(delete=tuple(work.delete))
 
     def list_users(self, cache: Cache, cluster: ClusterView) -> Mapping[str, list[ClaimPod]]:
-        """Return the pods that mount a handed-over volume, by the digest in the volume."""
+        """Return the pods that mount a handed-over volume, keyed by the digest in the volume."""
         found: dict[str, list[ClaimPod]] = {}
         for each in list_given(cache, cluster):
             pods = cluster.list_pods(each.claim.namespace) if each.held is not None else ()
@@ -186,7 +186,7 @@ def _collect(given: Given, cluster: ClusterView, work: Work) -> None:
 
 
 def _collect_lost(current: Given, cluster: ClusterView, work: Work, key: str) -> None:
-    """Delete the claims whose volume has moved to another claim, because Kubernetes cannot bind them again."""
+    """Delete the claims that have lost their volume to another claim, because Kubernetes cannot bind them again."""
     for name, observed in cluster.list_of_cache(CLAIMS, key):
         moved = read_volume_name(observed) == current.volume.name and name != current.claim
         if name.namespace == current.namespace and moved and observed.status.get("phase") == "Lost":

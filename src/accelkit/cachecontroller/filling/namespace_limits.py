@@ -1,4 +1,4 @@
-"""Limits on the Jobs and DaemonSets for one namespace's caches, which run without a quota in accelkit's namespace.
+"""Limits on the Jobs and DaemonSets for one namespace's caches. They run in accelkit's namespace, without a quota.
 
 The limits do not apply to ClusterGKMCaches, because only administrators create them.
 """

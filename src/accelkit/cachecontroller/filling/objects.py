@@ -1,4 +1,4 @@
-"""Kinds, names and annotations of the objects that are used to fill the volumes of a cache.
+"""Kinds, names and annotations of the objects that are used to fill cache volumes.
 
 The process depends only on cluster-scoped objects and on objects in accelkit's namespace, which tenants cannot write.
 Therefore, claims and Jobs in this namespace and annotations of PersistentVolumes are trusted. An object in a workload
@@ -58,7 +58,7 @@ class Target:
         return f"{parse_reference(self.cache.status.resolved_image or self.cache.spec.image).name}@{self.digest}"
 
     def name(self, step: str, *facts: str) -> str:
-        """Return the object name for a step; the name contains a hash of the given facts."""
+        """Return the object name for a step. The name contains a hash of the given facts."""
         whole = "\n".join((self.cache.key, self.namespace, self.digest, self.mount_path, step, *facts))
         return f"cache-{step}-{names.short_digest(self.digest)}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}"
 
@@ -74,7 +74,7 @@ class Target:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Annotations with complete values; labels may contain only hashes of long names."""
+        """Annotations with complete values. Labels may contain only hashes of long names."""
         return {
             CACHE_KEY_ANNOTATION: self.cache.key,
             CACHE_DIGEST_ANNOTATION: self.digest,
@@ -84,12 +84,12 @@ class Target:
 
 @dataclass(slots=True)
 class Work:
-    """Collector of the changes for a plan.
+    """Collector for the changes in a plan.
 
     The attributes `create`, `patch`, `delete` and `copies` have the same meaning as in `DeliveryPlan`.
 
     Attributes:
-        keep: names of objects that are still needed; other objects of the cache in accelkit's namespace are deleted.
+        keep: names of objects that are still needed. Other objects of the cache in accelkit's namespace are deleted.
         wakes: delays until the requested passes of the cache, in seconds.
     """
 
@@ -134,7 +134,7 @@ class Waiting:
     """Reason why pods cannot mount a volume yet.
 
     Attributes:
-        reason: reason of the condition.
+        reason: reason in the condition.
         message: message for users.
         job: name of the Job that fills the volume; empty if no Job exists.
     """
@@ -146,7 +146,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Filled volume in accelkit's namespace, with the access modes that it gets at the handover."""
+    """Filled volume in accelkit's namespace, and the access modes that are set during its handover."""
 
     volume: ObjectName
     observed: ObservedObject
@@ -156,7 +156,7 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Error message of a provisioner that does not support a route."""
+    """Error message from a provisioner that does not support a route."""
 
     message: str
 
@@ -178,7 +178,7 @@ def read_claim_ref(volume: ObservedObject) -> ClaimReference:
 
 
 def read_claim_name(volume: ObservedObject) -> ObjectName:
-    """Return the claim of a volume."""
+    """Return the name of the claim to which a volume is bound."""
     reference = read_claim_ref(volume)
     return ObjectName(CLAIMS, str(reference.get("name", "")), str(reference.get("namespace", "")))
 

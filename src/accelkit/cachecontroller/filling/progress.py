@@ -47,7 +47,7 @@ class Attempt:
 
 
 def find_attempt(namespace: str, base: str, key: str, cluster: ClusterView) -> Attempt | None:
-    """Return the last attempt among the Jobs whose names start with `base`; None before the first attempt."""
+    """Return the last attempt among the Jobs with names that start with `base`; None before the first attempt."""
     tries = [
         (_read_number(observed), name, observed)
         for name, observed in cluster.list_of_cache(JOBS, key)
@@ -84,7 +84,7 @@ def _read_number(job: ObservedObject) -> int:
 
 
 def _read_pods(job: ObjectName, cluster: ClusterView) -> str:
-    """Return the termination message of a Job's newest pod, or why the pod does not start; empty if unknown."""
+    """Return the termination message from a Job's newest pod, or the reason why it does not start; empty if unknown."""
     pods = [
         (observed.metadata.creation_timestamp or "", name.name, observed)
         for name, observed in cluster.list_all(PODS)

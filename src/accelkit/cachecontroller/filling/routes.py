@@ -1,4 +1,4 @@
-"""Routes to create a volume that one Job writes and many pods read, in order of preference.
+"""Routes for creating a volume that one Job writes and many pods read, in order of preference.
 
 Few drivers support volumes that are both ReadWriteOnce and ReadOnlyMany. The attacher rejects such CSI volumes, and
 most provisioners reject such claims. Therefore, only the claim has both modes. The volume is ReadWriteOnce while a Job
@@ -32,7 +32,7 @@ _NEVER: Final = re.compile(
 
 
 class Copy(StrEnum):
-    """Method to create a copy of a filled volume."""
+    """Method for copying a filled volume."""
 
     NONE = ""
     CLONE = "clone"
@@ -41,14 +41,14 @@ class Copy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Route to create a volume that pods can read.
+    """Route for creating a volume that pods can read.
 
     Attributes:
         name: name of the route, used in the names of its objects.
-        claim: access modes of the claim that is filled.
-        write: access modes of the volume while it is filled.
+        claim: access modes of the claim that is being filled.
+        write: access modes of the volume while it is being filled.
         give: access modes of the volume, or of its copy, after the handover.
-        copy: method to create the copy.
+        copy: method for creating the copy.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """StorageClass, with the capabilities of its driver.
+    """StorageClass and the capabilities of its driver.
 
     Attributes:
         name: name of the class.
@@ -106,7 +106,7 @@ def _find_default(classes: Iterable[tuple[str, ObservedObject]]) -> str:
 
 
 def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
-    """Return the routes to volumes with these access modes, in order of preference.
+    """Return the routes for volumes with these access modes, in order of preference.
 
     Args:
         access_modes: access modes of the cache; empty for ReadWriteOnce.
@@ -127,7 +127,7 @@ def list_routes(access_modes: tuple[str, ...], storage: Storage) -> list[Route]:
 
 
 def find_refusal(name: ObjectName, claim: ObservedObject, cluster: ClusterView) -> tuple[str, bool]:
-    """Return the provisioner's last error about a claim without a volume, and whether the error is permanent.
+    """Return the provisioner's last error for a claim without a volume, and whether the error is permanent.
 
     Permanent errors are also stored in an annotation of the claim, because Events expire.
     """

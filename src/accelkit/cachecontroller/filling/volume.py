@@ -1,4 +1,4 @@
-"""Filling of one volume in accelkit's namespace, for one digest and one workload namespace."""
+"""Process that fills one volume in accelkit's namespace, for one digest and one workload namespace."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _TURN_SECONDS: Final = 10.0
 
 
 class VolumeFilling:
-    """One pass over the objects that are used to fill a volume.
+    """A single pass over the objects that are used to fill a volume.
 
     Args:
-        target: content and namespace of the volume.
+        target: target that specifies the content and namespace of the volume.
         settings: settings of the controller.
         cluster: current state.
-        work: collector of the changes.
+        work: collector for the changes.
     """
 
     def __init__(self, target: Target, settings: FillSettings, cluster: ClusterView, work: Work) -> None:
@@ -137,7 +137,10 @@ class VolumeFilling:
         return waiting_for(Reason.PENDING, f"claim {name.name} is being created")
 
     def _judge_claim(self, name: ObjectName, claim: ObservedObject) -> str | Refused:
-        """Return the provisioner's error if a claim does not have a volume. Many claims wait for their first pod."""
+        """Return the provisioner's error if a claim does not have a volume.
+
+        A missing volume alone is not an error, because many claims wait for their first pod.
+        """
         if read_volume_name(claim):
             return ""
         message, final = find_refusal(name, claim, self._cluster)

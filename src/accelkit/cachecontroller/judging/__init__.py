@@ -1,1 +1,1 @@
-"""Evaluation of images, which resolves the digest and verifies the signatures through registries."""
+"""Evaluation of images: requests to registries resolve the digest and verify the signatures."""

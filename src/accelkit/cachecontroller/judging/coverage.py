@@ -1,4 +1,4 @@
-"""SignerPolicies that cover an image, so that changes to other policies do not cause a new evaluation."""
+"""Selection of the SignerPolicies that cover an image. Changes to other policies do not cause a new evaluation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Coverage:
     """SignerPolicies of the cluster, which are parsed after each change.
 
     Args:
-        policies: function that returns the specs of SignerPolicies by name; it returns a new mapping after each change.
+        policies: function that returns the specs of SignerPolicies, keyed by name. It returns a new mapping after each
+            change.
         trusted_root: path of Sigstore's trusted root (JSON); None for the trusted root of the release.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Requests to registries for the digest, the signatures and the labels of an image, but not for its layers."""
+"""Image evaluator, which requests the digest, the signatures and the labels of an image, but no layers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _SILENCE_SECONDS: Final = 15.0
 
 
 class ImageEvaluator:
-    """Evaluator of images. Use it as an asynchronous context manager.
+    """Image evaluator. Use it as an asynchronous context manager.
 
     Args:
         api: client for pull secrets.
         settings: connection settings for registries.
         coverage: SignerPolicies of the cluster.
-        namespace: namespace of the pull secrets of ClusterGKMCaches.
+        namespace: namespace of the pull secrets for ClusterGKMCaches.
         clock: function that returns the seconds since 1970.
     """
 
@@ -81,8 +81,8 @@ class ImageEvaluator:
         try:
             async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_SECONDS):
                 client = await self._open(stack, cache, question)
-                # Resolve the digest first, because refusals contain the digest, and all further requests must use the
-                # same digest even if the tag moves.
+                # Resolve the digest first, because rejection messages contain the digest, and all further requests must
+                # use the same digest even if the tag moves.
                 raw = await client.read_manifest(image)
                 resolved = raw.digest
                 policies = self._coverage.find_policies(image, cache.metadata.namespace or None)
@@ -136,9 +136,9 @@ def _refuse_registry(image: Reference, exc: RegistryError | TimeoutError) -> Ref
 
 
 def _refuse_unverified(exc: UnverifiedError) -> Refused:
-    """Return why an image is refused. An unreachable registry is not the reason if the mirrors respond.
+    """Return why an image is rejected. If the mirrors respond, an unreachable registry is not the reason.
 
-    In this case, the refusal is retryable, because the registry may have a signature that the mirrors do not have.
+    In this case, the result is retryable, because the registry may have a signature that the mirrors do not have.
     """
     unreachable = [each for each in exc.failures if each.reason is RejectionReason.REGISTRY_UNAVAILABLE]
     if not unreachable or not all(each.beside_mirrors for each in unreachable):

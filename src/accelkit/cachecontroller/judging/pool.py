@@ -1,6 +1,6 @@
 """Workers that evaluate several images concurrently, at most one per cache, and store the results.
 
-Workers serve the namespaces in turn. One namespace cannot use all workers, because a registry may deliberately delay
+Workers process the namespaces in turn. One namespace cannot use all workers, because a registry may deliberately delay
 each response until the timeout.
 """
 
@@ -36,8 +36,8 @@ class Judging:
         judge: evaluator that sends requests to registries.
         metrics: metrics that count evaluations.
         find: function that returns a cache by its key; None if the cache no longer exists.
-        find_question: function that returns the question about a cache; None if the cache's image is not evaluated.
-        mark: callback with the key of each cache that has a new result.
+        find_question: function that returns the question for a cache; None if the cache's image is not evaluated.
+        mark: callback that is called with the key of each cache that has a new result.
         leads: function that returns whether this replica may still write.
         workers: number of `run` coroutines.
     """
@@ -64,7 +64,7 @@ class Judging:
         # block all workers, or delay other namespaces.
         self._unreachable: set[str] = set()
         self._slow: set[tuple[str, str]] = set()
-        # Number of evaluations in progress by namespace; registry and start time of each evaluation in progress.
+        # Number of evaluations in progress in each namespace; registry and start time of each evaluation in progress.
         self._of_namespaces: Counter[str] = Counter()
         self._under_way: dict[str, tuple[str, float]] = {}
 
@@ -85,7 +85,7 @@ class Judging:
             self._work.move(cache.key, max(0.0, at - time.time()))
 
     def discard(self, key: str) -> None:
-        """Drop the schedule and the result of a deleted cache."""
+        """Discard the schedule and the result of a deleted cache."""
         self._known.pop(key, None)
         self._registries.pop(key, None)
         self._work.drop(key)

@@ -21,7 +21,7 @@ _REUSE_SECONDS: Final = 1.0
 
 
 class UnreadablePodError(AccelkitError):
-    """A pod cannot be read, so its mounts are unknown."""
+    """A pod could not be parsed, so its mounts are unknown."""
 
 
 _Pods: TypeAlias = list[ClaimPod]
@@ -34,7 +34,7 @@ class _List:
 
 
 class LivePods:
-    """Reader of current pods. Concurrent callers share one list request.
+    """Reader for current pods. Concurrent callers share one list request.
 
     Args:
         api: open client.
@@ -47,7 +47,7 @@ class LivePods:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def read(self, namespace: str, since: float) -> _Pods:
-        """Return the pods that mount claims and have not terminated, from a list that started after a given time.
+        """Return the pods that mount claims and have not terminated, from a list request that started after `since`.
 
         Args:
             namespace: namespace of the pods.

@@ -1,4 +1,4 @@
-"""Check that delays claims while pods would write to the claims, because pods in other namespaces read the same files.
+"""Check that delays a claim while pods would write to it, because pods in other namespaces read the same files.
 
 Admission policies reject pods that would write to an existing cache. However, a pod may be older than the cache, or may
 have been created while a user's claim had the name. Therefore, a claim is created, or bound to a volume, under two
@@ -24,8 +24,8 @@ from accelkit.gkm.objects import Cache, CacheStatus
 
 ListPods: TypeAlias = Callable[[str, float], Awaitable[list[ClaimPod]]]
 CheckTaken: TypeAlias = Callable[[ObjectName], Awaitable[object]]
-# The deletion of a pod usually starts a pass. The interval is needed for pods whose claims are not found by a cache's
-# name.
+# The deletion of a pod usually starts a pass. The interval is needed for pods that mount claims which cannot be found
+# by the name of a cache.
 _AGAIN_SECONDS: Final = 15.0
 
 
@@ -34,7 +34,7 @@ class WriterCheck:
 
     Args:
         cluster: state of the cluster.
-        list_pods: function that returns the pods of a namespace from a list that started after a given time.
+        list_pods: function that returns the pods of a namespace from a list request that started after a given time.
         guard_seconds: time after which all API servers are assumed to have received a cache.
         clock: function that returns the seconds of a monotonic clock.
     """
@@ -79,7 +79,7 @@ class WriterCheck:
                 self._since.get(key, {}).pop(namespace, None)
 
     async def check(self, cache: Cache, plan: DeliveryPlan, check_taken: CheckTaken) -> DeliveryPlan:
-        """Return the part of a plan that may be applied now, with Ready conditions for the other namespaces.
+        """Return the part of a plan that may be applied now, and set Ready conditions for the other namespaces.
 
         Args:
             cache: cache with the decisions of this pass.
@@ -108,7 +108,7 @@ class WriterCheck:
     async def _judge(
         self, cache: Cache, namespace: str, claims: set[ObjectName], check_taken: CheckTaken
     ) -> tuple[Condition, float] | None:
-        """Return why the creation of claims is delayed, and the seconds until the next pass; None without a delay."""
+        """Return why the creation of claims is delayed, and the seconds until the next pass; None if not delayed."""
         # Check all claim names of the cache, because a pod may wait for a claim that will be created later.
         of_users = list_claim_names(cache) | {claim.name for claim in claims}
         writers = _find_writers(self._cluster.list_pods(namespace), of_users)

@@ -1,1 +1,1 @@
-"""Pod webhook, which replaces kernel caches in pods with a read-only mount of one digest, or with a private copy."""
+"""Pod webhook, which replaces kernel cache volumes in pods with a read-only mount of one digest or a private copy."""

@@ -1,4 +1,4 @@
-"""Parser of the annotation `cache.accelkit.io/mount`, which requests caches for the containers of a pod."""
+"""Parser for the annotation `cache.accelkit.io/mount`, which requests caches for the containers of a pod."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AnnotationError(AccelkitError):
 
 @dataclass(frozen=True, slots=True)
 class MountRequest:
-    """Request of a pod to mount a cache.
+    """Request to mount a cache in a pod.
 
     Attributes:
         cache: name of the cache.

@@ -19,8 +19,8 @@ class CacheClaim:
 
     Attributes:
         cache: cache of the claim.
-        digest: digest that the pod gets; empty if no digest is verified yet, so that the pod waits for the claim with
-            the name of the cache.
+        digest: digest that the pod uses; empty if no digest is verified yet. In this case, the pod waits for the claim
+            with the name of the cache.
     """
 
     cache: Cache
@@ -38,7 +38,7 @@ class CacheClaim:
 
     @property
     def by_image(self) -> bool:
-        """Whether pods get the cache as an image volume instead of a claim."""
+        """Whether pods mount the cache as an image volume instead of a claim."""
         return (self.cache.status.delivery or self.cache.spec.delivery.value) == Delivery.IMAGE.value
 
     def find_refusal(self, namespace: str, *, has_image: bool = False) -> str:
@@ -78,14 +78,14 @@ class CacheClaim:
 
 
 class CacheClaims(dict[str, CacheClaim]):
-    """Claims of the caches in a namespace, by name.
+    """Claims of the caches in a namespace, keyed by name.
 
     Lookups use an index, because a pod can have thousands of volumes, and a namespace can have thousands of caches.
     """
 
     @cached_property
     def of_beginnings(self) -> dict[str, str]:
-        """Names of the claims for the current digest of a cache, by the name prefix of the cache's pinned claims."""
+        """Names of the claims for the current digests, keyed by the name prefix of the cache's pinned claims."""
         found: dict[str, str] = {}
         for name, each in self.items():
             found.setdefault(begin_pinned_claim(each.cache.key), name)
@@ -93,7 +93,7 @@ class CacheClaims(dict[str, CacheClaim]):
 
     @cached_property
     def of_images(self) -> dict[str, CacheClaim]:
-        """Claims of caches with delivery `image`, by digest."""
+        """Claims of caches with delivery `image`, keyed by digest."""
         found: dict[str, CacheClaim] = {}
         for each in self.values():
             if each.cache.status.delivery == Delivery.IMAGE.value and each.digest:
@@ -121,7 +121,7 @@ def list_claims(caches: Iterable[Cache], namespace: str) -> CacheClaims:
 
 
 def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | None:
-    """Return the cache claim of a volume, which is found by claim name or image digest; None for other volumes."""
+    """Return the cache claim of a volume, based on its claim name or image digest; None for other volumes."""
     claim = volume.get("persistentVolumeClaim")
     if claim is not None:
         return claims.get(str(claim.get("claimName") or ""))
@@ -130,7 +130,7 @@ def find_claim(volume: Mapping[str, Any], claims: CacheClaims) -> CacheClaim | N
 
 
 def find_unknown_digest(claims: CacheClaims, claim: str) -> str:
-    """Return the name of a cache's current claim if a pinned claim has an unknown digest; otherwise empty."""
+    """Return the name of a cache's current claim if a pinned claim's digest is unknown; otherwise, an empty string."""
     begins, _ = split_pinned_claim(claim)
     if not begins or claim in claims:
         return ""

@@ -61,7 +61,7 @@ def _list_variables(container: Object) -> dict[str, str]:
 
 
 def _list_changing(container: Object) -> dict[str, str]:
-    """Return the variables whose values differ between pods or nodes, with the pod field of each variable."""
+    """Return the variables with values that differ between pods or nodes, and the pod field of each variable."""
     fields = {
         name: str(((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or "")
         for name, each in _find_own(container).items()

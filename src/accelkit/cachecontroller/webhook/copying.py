@@ -32,12 +32,12 @@ def name_copy(*parts: str) -> str:
 def build_volume(name: str, cache_bytes: int) -> Object:
     """Return the volume of a private copy.
 
-    The size limit is twice the cache size plus 4 GiB, because the workload adds files, and because the kubelet evicts
-    pods that exceed the limit.
+    The size limit is twice the cache size plus 4 GiB, because the workload adds files and the kubelet evicts pods that
+    exceed the limit.
 
     Args:
         name: name of the volume.
-        cache_bytes: size of the cache; 0 if the size is unknown, so that no limit is set.
+        cache_bytes: size of the cache; 0 if the size is unknown, in which case no limit is set.
     """
     limit = -(-(2 * cache_bytes + _MARGIN_BYTES) // _MIB)
     return {"name": name, "emptyDir": {"sizeLimit": f"{limit}Mi"} if cache_bytes else {}}
@@ -97,7 +97,7 @@ def fills_copy(container: Object, mount: Object) -> bool:
 
 
 def _build_security_context(volume: str, pod: Object) -> Object:
-    """Return a security context for the Restricted Pod Security Standard, with the workload's user if known."""
+    """Return a security context that meets the Restricted Pod Security Standard, with the workload's user if known."""
     spec = pod["spec"]
     of_pod = spec.get("securityContext") or {}
     users, groups = set(), set()
@@ -142,7 +142,7 @@ def _build_resources(containers: Sequence[Object]) -> Object:
 
 
 def _choose_least(least: str, limits: Iterable[Any]) -> Any:
-    """Return the desired amount, or the highest limit of the pod if that limit is lower."""
+    """Return the desired amount or, if it is lower, the highest limit in the pod."""
     try:
         largest = max(limits, key=parse_milli)
         return least if parse_milli(least) <= parse_milli(largest) else largest

@@ -1,4 +1,4 @@
-"""Injection of the caches that a pod requests in its annotation: private copy, mounts and environment variables."""
+"""Injection of the caches that a pod's annotation requests: private copies, mounts and environment variables."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def inject(
 
 
 def prefer_nodes(pod: Object, hosts: Sequence[str]) -> None:
-    """Add a preference for the nodes where a cache is ready, unless the pod already has a preference for hostnames."""
+    """Add a preference for nodes on which a cache is ready, unless the pod already has a hostname preference."""
     if not hosts or len(hosts) > _MOST_HOSTS:
         return
     affinity = pod["spec"]["affinity"] = pod["spec"].get("affinity") or {}

@@ -1,4 +1,4 @@
-"""Lookup of caches in a pod that the watch has not reported yet."""
+"""Lookup of caches that a pod uses, but that the watch has not reported yet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _cache = msgspec.json.Decoder(Cache)
 
 
 class CacheLookup:
-    """Reader of single caches from the API server.
+    """Reader for single caches on the API server.
 
     Args:
         api: open client.
@@ -51,7 +51,7 @@ class CacheLookup:
 
         Args:
             namespace: namespace of the pod.
-            claims: names of claims or caches, not validated.
+            claims: unvalidated names of claims or caches.
         """
         if not _NAME.fullmatch(namespace):
             return []

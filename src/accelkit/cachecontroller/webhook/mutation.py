@@ -68,7 +68,7 @@ class Mutation:
         patch: JSON Patch; empty if the pod is unchanged.
         warnings: warnings for the client.
         refusal: reason why the pod must not be created; empty if it may be created.
-        unknown: names of unknown claims and caches in the pod, which a lookup may find.
+        unknown: names of unknown claims and caches in the pod, which a lookup in the API server may find.
     """
 
     patch: tuple[Mapping[str, Any], ...] = ()
@@ -78,7 +78,7 @@ class Mutation:
 
 
 def is_concerned(pod: Object, namespace: str, caches: Iterable[Cache]) -> bool:
-    """Return whether the mutation must read more of the pod than its volumes and annotations.
+    """Return whether a pod uses caches according to its volumes and annotations, so that its other fields must be read.
 
     Args:
         pod: pod with its name, annotations and volumes.
@@ -191,8 +191,8 @@ def _prefer(pod: Object, claim: CacheClaim, tools: Tools) -> None:
 def _annotate(pod: Object, claims: CacheClaims, *, handled: bool) -> None:
     """Write annotations with the result of the mutation, and replace values that other clients have set.
 
-    A pod that uses caches always gets the annotation that lists digests, possibly with an empty value. Admission
-    policies reject such a pod without the annotation, because the webhook has not handled it.
+    The annotation that lists digests is always added to a pod that uses caches, possibly with an empty value. Admission
+    policies reject such a pod if the annotation is missing, because the webhook has not processed the pod.
     """
     annotations = dict(pod["metadata"].get("annotations") or {})
     digests, copies = set[str](), set[str]()
@@ -231,7 +231,7 @@ def _build_patch(before: Object, after: Object) -> tuple[Mapping[str, Any], ...]
 
 
 def _patch_annotations(before: Object, after: Object) -> list[Mapping[str, Any]]:
-    """Return a patch operation for each changed annotation; other annotations of the pod may not have been decoded."""
+    """Return a patch operation for each changed annotation, because the pod's other annotations may not be decoded."""
     former = (before.get("metadata") or {}).get("annotations")
     present = after["metadata"].get("annotations") or {}
     if former is None:

@@ -64,7 +64,8 @@ def find_places(pod: Object, claim: CacheClaim, mounts: Sequence[tuple[Object, O
 def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] | None = None) -> list[CacheMount]:
     """Return the mounts of a cache in a container, the root first.
 
-    Folders that were captured outside the root keep their paths. The paths of folders inside the root follow the root.
+    Folders that were captured outside the root keep their paths. The paths of folders inside the root change with the
+    root.
 
     Args:
         claim: claim of the cache.
@@ -78,7 +79,7 @@ def list_container_mounts(claim: CacheClaim, root: str, places: dict[str, str] |
 
 
 def move(path: str, former: str, root: str) -> str:
-    """Return a path inside a cache after its root has moved from `former` to `root`."""
+    """Return the new path of an entry in a cache after the cache root has moved from `former` to `root`."""
     if former and (path == former or path.startswith(f"{former}/")):
         return posixpath.normpath(root + path[len(former) :])
     return path

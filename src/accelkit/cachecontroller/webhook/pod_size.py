@@ -1,4 +1,4 @@
-"""Size limits for pods that mount caches, which limit the CPU time of the webhook.
+"""Size limits for pods that mount caches, which bound the CPU time of the webhook.
 
 The webhook compares each volume with all containers and mounts. `reviews.py` limits the memory usage.
 """

@@ -1,4 +1,4 @@
-"""Access to the fields of a pod that is being created, as decoded JSON that the API server has not validated yet."""
+"""Access to the fields of a pod that is being created. The decoded JSON is not validated by the API server yet."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def find_host_folder(pod: Object) -> str:
 
 
 def find_root(mount: Object) -> str:
-    """Return the path of a volume's root in a container; empty if the container does not mount the root."""
+    """Return the path at which a container mounts a volume's root; empty if it does not mount the root."""
     path = posixpath.normpath(str(mount.get("mountPath") or "/"))
     within = str(mount.get("subPath") or "").strip("/")
     if not within:

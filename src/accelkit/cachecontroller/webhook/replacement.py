@@ -1,4 +1,4 @@
-"""Replacement of a cache's claim with the pinned claim of one digest, or with a private copy."""
+"""Replacement of a cache's claim with the pinned claim for one digest, or with a private copy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _translate_folder(mount: Object, status: CacheStatus) -> None:
 
 
 def set_source(volume: Object, claim: CacheClaim, build_image_volume: ImageVolume) -> str:
-    """Set the source of a volume to one digest, read-only; return the cache's folder in it (usually empty)."""
+    """Set a volume's source to one digest, as read-only; return the cache's folder in the source (usually empty)."""
     if claim.digest and claim.cache.status.delivery == Delivery.IMAGE.value:
         built = build_image_volume(claim.cache, claim.digest)
         if built is not None:

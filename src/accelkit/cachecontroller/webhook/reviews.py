@@ -1,6 +1,6 @@
-"""Decoder of admission reviews, limited to the fields that the webhook uses.
+"""Decoder for admission reviews, which reads only the fields that the webhook uses.
 
-Any client that can reach the port can send 4 MiB of JSON, and decoded JSON can need thirty times as much memory.
+Any client that can reach the port can send 4 MiB of JSON, and decoded JSON can require thirty times as much memory.
 Therefore, the fields of a pod are stored as undecoded text until they are needed. They are decoded only if the number
 of delimiters, which bounds the required memory, is within a limit.
 """
@@ -38,7 +38,7 @@ class _Kind(msgspec.Struct):
 
 
 class Request(msgspec.Struct, rename="camel"):
-    """Request of a review; `object` is the undecoded text of the reviewed object."""
+    """Request in a review. `object` is the undecoded text of the reviewed object."""
 
     # Maximum length of the UID, which is copied into the response; otherwise, a client could make the response large.
     uid: Annotated[str, msgspec.Meta(max_length=128)]
@@ -102,10 +102,10 @@ def read_review(body: bytes) -> Review:
 
 
 class ReviewedPod:
-    """Pod in a review. Its fields are decoded in each call, so that a waiting review stores only text.
+    """Pod in a review. Each call decodes the fields again, so that only text is stored for a waiting review.
 
     Args:
-        request: request of the review.
+        request: request in the review.
 
     Raises:
         MsgspecError: the object is not a valid pod.

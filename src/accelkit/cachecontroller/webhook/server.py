@@ -1,4 +1,4 @@
-"""HTTPS server of the pod webhook."""
+"""HTTPS server for the pod webhook."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class WebhookServer:
-    """Server of the pod webhook.
+    """Server for the pod webhook.
 
     Args:
         listen: address and certificates; changed certificates are reloaded.
@@ -45,10 +45,10 @@ class WebhookServer:
             may be delayed.
 
     Attributes:
-        answers: number of responses by result: `changed`, `unchanged`, `refused`, `unready`.
+        answers: number of responses for each result: `changed`, `unchanged`, `refused`, `unready`.
 
     Raises:
-        ConfigurationError: the port is in use, or this process may not use it.
+        ConfigurationError: the port is in use, or this process does not have permission to use it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Driver plan of a cluster, and writer of the node labels that the plan requires."""
+"""Driver plan for a cluster, and writer for the node labels that the plan requires."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def leave_out(
     Args:
         nodes: the nodes of the cluster.
         foreign: drivers that other systems load.
-        vendors: vendors whose drivers accelkit installs.
+        vendors: vendors whose drivers are installed by accelkit.
     """
     kept: list[DriverNode] = []
     left: defaultdict[tuple[str, str], list[str]] = defaultdict(list)

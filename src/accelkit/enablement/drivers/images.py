@@ -1,4 +1,4 @@
-"""Check whether driver images exist in their registries."""
+"""Check of whether driver images exist in their registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a node for which check results are valid: the boot, kernel, drivers and cards of the node."""
+"""Node state for which check results are valid: the boot, kernel, drivers and cards of the node."""
 
 from __future__ import annotations
 

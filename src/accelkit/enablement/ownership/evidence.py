@@ -94,8 +94,8 @@ def find_owners(
 
     Args:
         cluster: the objects.
-        counted: extended resources whose usage by pods the extender counts. The device plugins of these resources do
-            not conflict with accelkit.
+        counted: extended resources whose usage by pods is counted by the extender. The device plugins of these
+            resources do not conflict with accelkit.
         table: the table of owners; None for accelkit's own table.
 
     Returns:

@@ -19,7 +19,7 @@ ANY_VENDOR: Final = ""
 
 
 class HeldPart(StrEnum):
-    """Parts of a node that an owner may hold: the driver, or the cards."""
+    """Parts of a node that an owner may own: the driver, or the cards."""
 
     DRIVER = "driver"
     CARDS = "cards"
@@ -107,7 +107,7 @@ def parse_owners(text: str) -> tuple[Owner, ...]:
 
 @cache
 def find_vendor_of(resource: str) -> str | None:
-    """Return the vendor whose cards other plugins offer as this extended resource; None for other resources."""
+    """Return the vendor whose cards are offered by other plugins as this extended resource; otherwise, return None."""
     profiles = load_usable_profiles().profiles
     named = (name for name, each in profiles.items() if any(fnmatchcase(resource, p) for p in each.plugin_resources))
     return next(named, None)

@@ -58,7 +58,7 @@ async def survey_owners(
         nodes: names of the nodes to evaluate; empty for all nodes except nodes whose label disables sharing.
         adopt: whether to adopt nodes whose owners currently do not offer cards.
         coexisting: names of nodes that are shared even if other owners offer their cards.
-        counted: extended resources whose usage by pods the extender counts.
+        counted: extended resources whose usage by pods is counted by the extender.
 
     Raises:
         ConfigurationError: a requested node does not exist.

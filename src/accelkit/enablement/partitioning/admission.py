@@ -1,4 +1,4 @@
-"""Test whether the API server adds the tolerations that pods need, by a dry run.
+"""Test of whether the API server adds the tolerations that pods need, based on a dry run.
 
 The admission plugin ExtendedResourceToleration adds a toleration for each extended resource that a pod requests, with
 the resource's name as the key. It is disabled by default. The test sends a pod that

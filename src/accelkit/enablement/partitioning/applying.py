@@ -54,7 +54,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 async def apply_partition(api: ApiClient, partition: Partition, *, check: bool = False) -> Applied:
-    """Apply the desired labels and taints to all nodes, and remove previous ones that are no longer desired.
+    """Apply the desired labels and taints to all nodes, and remove accelkit's labels and taints that are not desired.
 
     Args:
         api: an open client.

@@ -1,4 +1,4 @@
-"""Computation of the smallest change that adds the desired labels and taints to a node, or removes previous ones.
+"""Computation of the smallest change to a node's labels and taints that is required to reach the desired state.
 
 The annotation `accelkit.io/partitioning` records the labels and taints that accelkit writes, in the same request. Other
 labels and taints do not belong to accelkit. A label with the desired value is not changed, and neither is a taint with
@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def plan_change(node: TaintedNode, desired: DesiredNode = _NOTHING) -> Change:
-    """Return the change that adds the desired labels and taints, and removes accelkit's previous ones."""
+    """Return the change that adds the desired labels and taints, and removes accelkit's other labels and taints."""
     name, present, taints = node.metadata.name, node.metadata.labels or {}, node.taints
     owned = _find_owned(node)
     if owned is None:

@@ -1,4 +1,4 @@
-"""Check whether accelkit's own pods can be scheduled despite the taints of a hard partition, as a pure function.
+"""Pure function that checks whether accelkit's own pods can be scheduled despite the taints of a hard partition.
 
 Running pods remain on their nodes. Without this check, the lack of a suitable node would be detected only when a
 replacement pod remains pending.
@@ -58,7 +58,7 @@ def read_own_pods(given: Iterable[Mapping[str, object]]) -> tuple[OwnPods, ...]:
 def find_stranded(
     pods: Iterable[OwnPods], nodes: Sequence[TaintedNode], *, keys: Collection[str], tainted: Collection[str]
 ) -> list[OwnPods]:
-    """Return the pods that these taints exclude from all nodes, except pods that do not fit on any node already.
+    """Return the pods that these taints exclude from all nodes, except pods that already do not fit on any node.
 
     Args:
         pods: the pods to place.

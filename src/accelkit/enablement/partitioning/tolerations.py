@@ -1,4 +1,4 @@
-"""Pods and DaemonSets that the taints of a hard partition exclude but should not exclude, as a pure function.
+"""Pure function that finds the pods and DaemonSets that the taints of a hard partition wrongly exclude.
 
 DaemonSets whose selector and affinity allow pods on a tainted node should tolerate the taints, because nodes need these
 DaemonSets. Pods that request one of the resources should tolerate all taints, because otherwise they do not fit on any

@@ -1,4 +1,4 @@
-"""Formats of the report, with their names in command-line options."""
+"""Report formats, with their names in command-line options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accelkit.enablement.report.values import StageReport
 
 
 class ReportFormat(StrEnum):
-    """Formats of the report."""
+    """Report formats."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,6 +1,6 @@
 """The report as one self-contained page, for e-mail, CI artifacts and air-gapped networks.
 
-All texts from other sources are escaped. A content security policy allows only the style sheet and script of the page,
+All text from other sources is escaped. A content security policy allows only the style sheet and script of the page,
 which it identifies by hash.
 """
 

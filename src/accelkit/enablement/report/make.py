@@ -1,7 +1,7 @@
-"""Creation of the report of a cluster from the facts about its nodes.
+"""Creation of a cluster's stage report from the facts about its nodes.
 
 The texts in results are read from annotations, pods and objects that other clients can write. Therefore, this module
-shortens and cleans the texts for all formats. Each format escapes its special characters.
+truncates and sanitizes the texts for all formats. Each format escapes its special characters.
 """
 
 from __future__ import annotations

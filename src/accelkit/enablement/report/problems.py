@@ -49,7 +49,7 @@ def describe_accounting(report: StageReport) -> list[str]:
 
 
 def list_problems(report: StageReport) -> list[StageProblem]:
-    """Return the results that are not a pass, ordered by outcome (worst first) and stage."""
+    """Return the results of stages that did not pass, ordered by outcome (worst first) and stage."""
     found: defaultdict[tuple[Stage, Outcome, str, str, str], list[str]] = defaultdict(list)
     for node in report.nodes:
         for cell in node.stages:

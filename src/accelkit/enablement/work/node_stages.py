@@ -147,7 +147,7 @@ def read_results(node: CheckedNode, namespace: str) -> Results:
 
 
 def _clean(result: StageResult) -> StageResult:
-    """Return a result with shortened texts, because clients that can write the node may bypass `write_record`."""
+    """Return a result with truncated texts, because clients that can write the node may bypass `write_record`."""
     return msgspec.structs.replace(
         result,
         reason=shorten(result.reason, _MAX_REASON),

@@ -1,4 +1,4 @@
-"""Evaluation whether a node offers a share for a check pod, before the pod is created."""
+"""Evaluation of whether a node offers a share for a check pod, before the pod is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check of nodes by a pod on each node. The pods are created, watched, evaluated, and always deleted.
+"""Node checks that run in a pod on each node. The pods are created, watched, evaluated, and always deleted.
 
 Nodes are checked in parallel, up to a limit. All checks share one list of nodes before and one after the checks, one
 watch of pods, and the data that is read from the ledger and the kubelets. An error in the check of one node does not

@@ -127,8 +127,8 @@ def build_options(
         policy,
         (DIALECT,),
         kubeconfig,
-        # Without announcements, kube-scheduler may retry a refused pod too early, before the ledger records that
-        # another pod has ended, and not retry it again.
+        # Without announcements, kube-scheduler may retry a rejected pod too early, before the ledger records that
+        # another pod has terminated, and not retry it again.
         wake=True,
         unread_annotations=frozenset(key for key, read in unread.items() if not read),
     )

@@ -63,7 +63,7 @@ class GroupState:
         settled: the number of pods that do not need more cards, because they are bound, have a reservation, or do not
             request cards.
         held: the number of settled pods that have reserved cards and are not bound.
-        kept: the number of pods with gates of other controllers.
+        kept: the number of pods with gates from other controllers.
         lacking: the pods that do not have cards yet.
         liftable: the pods whose gate can be lifted when the whole group has cards.
         refusal: a pod that cannot be placed, with the reason; None if all pods can be placed.
@@ -185,7 +185,7 @@ class Batches:
         return GroupState(there, settled, held, kept, tuple(lacking), tuple(liftable), refusal)
 
     def reserve(self, group: Group, size: int, now: float, *, uid: str = "", node: str = "") -> str:
-        """Reserve cards for all pods of a group without cards; return an empty text, or the reason if this failed.
+        """Reserve cards for all pods in a group that have no cards; return the reason for a failure, otherwise "".
 
         Args:
             group: the group.

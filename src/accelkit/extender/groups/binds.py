@@ -73,7 +73,7 @@ class HeldBinds:
             node: the node that kube-scheduler chose.
 
         Raises:
-            BindingError: the group does not fit, or not enough members were placed in time.
+            BindingError: the group does not fit, or not enough members were placed within the time limit.
         """
         if ref.uid not in self._parts.feed.pending:
             await self._read(ref)

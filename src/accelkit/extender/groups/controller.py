@@ -88,7 +88,7 @@ class GroupController:
         self._errors = OnceReporter(log, logging.ERROR)
 
     def note_pod(self, uid: str, *keys: GroupKey) -> None:
-        """Record a change of a pod, which affects its previous and its current group."""
+        """Record a pod change, which affects the pod's previous group and its current group."""
         group = self._group_index.find(uid)
         if group is None or uid not in group.waiting:
             self._batches.end(uid, bound=group is not None)
@@ -164,7 +164,7 @@ class GroupController:
             return f"pod group {group.key} waits: internal error of the extender"
 
     def _decide(self, group: Group, now: float, liftable: list[Member]) -> str:
-        """Reserve cards for a gated group if a retry is due; return why the group waits, or an empty text."""
+        """Reserve cards for a gated group if a retry is due; return why the group waits, or an empty string."""
         cached = self._reasons.get(group.key)
         if cached is not None and cached.version == group.version and now < cached.until:
             return cached.reason

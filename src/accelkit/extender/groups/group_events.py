@@ -27,10 +27,10 @@ RELEASED: Final = "PodGroupReleased"
 
 
 class GroupEvents:
-    """Writer of Events about groups.
+    """Event writer for pod groups.
 
     Args:
-        events: the recorder of Events.
+        events: the event recorder.
     """
 
     def __init__(self, events: Events) -> None:

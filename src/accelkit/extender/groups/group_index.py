@@ -37,7 +37,8 @@ class Member:
 
     Attributes:
         place: the index of accelkit's gate in the pod's list of gates; -1 if the pod does not have this gate.
-        kept: whether the pod has gates of other controllers; the pod does not count as a member until they are removed.
+        kept: whether the pod has gates from other controllers; the pod is not treated as a member until these gates are
+            removed.
         stated: the group size that the pod specifies, truncated if the text is too long.
         host: the host requests of the pod.
         rules: the encoded node selector, node affinity and tolerations of the pod.
@@ -66,7 +67,7 @@ class Group:
         done: the UIDs of the pods that have a node or have succeeded.
         version: the number of changes to the group so far.
         event_count: the number of watch events about its pods, including events that did not change the group.
-        joined: the number of pods that joined the group, or whose last gate of another controller was removed.
+        joined: the number of pods that joined the group, or whose last gate from another controller was removed.
     """
 
     key: GroupKey
@@ -135,7 +136,7 @@ class GroupIndex:
                 group.joined += former.joined
 
     def take_event(self, kind: str, pod: SchedulingPod) -> GroupKey | None:
-        """Apply one change of a pod; return the changed group, or None if no group has changed."""
+        """Apply a single pod change; return the changed group, or None if no group has changed."""
         uid, key = pod.metadata.uid, read_group(pod)
         known = self._where.get(uid)
         if kind == "DELETED" or pod.status.phase == "Failed":

@@ -43,7 +43,7 @@ class Pace:
 
 
 class Patience:
-    """Number of pods of each namespace that did not fit recently."""
+    """Number of pods in each namespace that recently did not fit."""
 
     def __init__(self) -> None:
         # For each namespace: the number of pods, and the time of its computation.

@@ -63,7 +63,7 @@ class PodGroups:
         ledger: the ledger with the reservations.
         feed: the feed that updates the ledger.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        events: the recorder of Events.
+        events: the event recorder.
         times: the time limits of groups.
         decides: a function that returns whether this replica is the leader with current data.
         is_under_way: a function that returns whether a pod is being bound.
@@ -165,12 +165,12 @@ class PodGroups:
         return reflector
 
     def take_node_event(self, kind: str, node: SchedulingNode) -> None:
-        """Apply one change of a node to the groups and the feed."""
+        """Apply a single node change to the groups and the feed."""
         self._feed.take_node_event(kind, node)
         self._facts.take_event(kind, node)
 
     def take_pod_event(self, kind: str, pod: SchedulingPod) -> None:
-        """Apply one change of a pod to the groups, after the feed has applied it."""
+        """Apply a single pod change to the groups, after the feed has applied it."""
         uid = pod.metadata.uid
         former = self._group_index.find(uid)
         if (key := self._group_index.take_event(kind, pod)) is not None:
@@ -180,7 +180,7 @@ class PodGroups:
         """Hold the bind of a pod until its group may be bound; return immediately for a pod without a group.
 
         Raises:
-            BindingError: the group does not fit, or not enough members were placed in time.
+            BindingError: the group does not fit, or not enough members were placed within the time limit.
         """
         await self._binds.admit(ref, node)
 

@@ -1,7 +1,7 @@
 """Reservation of cards for at least the required number of a group's pods, or for none of them.
 
 Pods are placed one by one, starting with the largest pod. For each pod, the policy selects a node among the nodes that
-have room and meet the pod's rules. The ledger's lock is held during the reservation and the release after a failure.
+have room and satisfy the pod's rules. The ledger's lock is held during the reservation and the release after a failure.
 
 This module performs no I/O.
 """
@@ -82,8 +82,8 @@ class GroupReserver:
         ledger: the ledger with the reservations.
         mix: the task mix, which another component updates.
         policy: the policy that ranks cards and nodes if the pod does not name one.
-        list_allowed: a function that returns the nodes that meet the rules of a pod; None if the budget is too small to
-            check all nodes.
+        list_allowed: a function that returns the nodes that satisfy the rules of a pod; None if the budget is too small
+            to check all nodes.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class GroupReserver:
         """Reserve cards for all pods that fit; reserve nothing if fewer than `least` pods fit.
 
         Args:
-            pods: the pods, which hold no cards; all pods with a required node must fit.
+            pods: the pods, which have no cards; all pods with a required node must fit.
             least: the minimum number of pods that must fit.
             taken: the host amounts that other unbound pods will use, by node.
         """

@@ -57,7 +57,7 @@ class GroupSizes:
         return len(self._read_kinds) == len(_KINDS)
 
     async def run(self) -> None:
-        """Watch both kinds until cancelled."""
+        """Watch both kinds of PodGroups until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(Convention.COSCHEDULING, CoschedulingGroup))
             tasks.create_task(self._follow(Convention.WORKLOAD, WorkloadGroup))

@@ -31,7 +31,7 @@ class _Kept:
 
 
 class Claims:
-    """Claims of this process.
+    """Claims that are stored in this process.
 
     Args:
         ledger: the ledger with the claims.

@@ -1,8 +1,8 @@
 """Evictions for a pod of higher priority for which kube-scheduler finds no victims.
 
 kube-scheduler finds no victims if a node has enough free amounts in total, but not on a single card. Only the leader
-evicts pods, and only after kube-scheduler has refused the pod. The leader reads the pods of the node and all disruption
-budgets again, sends each eviction as a dry run, claims the cards for the pod, and then evicts the victims.
+evicts pods, and only after kube-scheduler has rejected the pod. The leader reads the pods of the node and all
+disruption budgets again, sends each eviction as a dry run, claims the cards for the pod, and then evicts the victims.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _RESULTS: Final = ("evicted", "refused", "failed")
 
 
 class Evictor:
-    """Component that evicts pods for the pods that filter refused on all nodes.
+    """Component that evicts other pods for the pods that filter rejected on all nodes.
 
     Args:
         api: an open client.
         ledger: the ledger with the claims.
         feed: the feed with the waiting pods and the priorities of other pods.
         policy: the policy that ranks cards if the pod does not name one.
-        events: the recorder of Events.
-        refusals: the pods that filter refused.
+        events: the event recorder.
+        refusals: the pods that filter rejected.
         leads: a function that returns whether this replica may evict and bind now.
         evictions: the counter of evictions, by `result`.
         clock: a function that returns the seconds of a monotonic clock.
@@ -81,7 +81,7 @@ class Evictor:
             evictions.labels(result)
 
     async def run(self) -> None:
-        """Handle refused pods until cancelled."""
+        """Handle rejected pods until cancelled."""
         while True:
             await asyncio.sleep(_TURN_SECONDS)
             try:
@@ -93,7 +93,7 @@ class Evictor:
                 log.exception("cannot evict pods")
 
     async def run_once(self) -> None:
-        """Review the claims, and handle at most one refused pod.
+        """Review the claims, and handle at most one rejected pod.
 
         Raises:
             ApiError: the API server rejected a request or did not respond.

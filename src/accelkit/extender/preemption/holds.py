@@ -1,4 +1,6 @@
-"""Claims on the cards that pod conditions hold, until the pod is bound or deleted, or the hold expires.
+"""Claims on cards for pods with the condition `accelkit.io/cards-held`.
+
+A claim ends when the pod is bound or deleted, or when the hold expires.
 
 The condition is written before the first eviction, so that the watch and each list of pods contain it before the cards
 are free. All replicas of the extender read the condition, and a restarted replica reads it with the first list.

@@ -1,7 +1,7 @@
-"""Pods that filter refused on every node, but for which an eviction on some nodes would help.
+"""Pods that filter rejected on every node, but for which an eviction on some nodes would help.
 
-kube-scheduler calls filter with the nodes that meet all other requirements of the pod. An eviction helps only on these
-nodes. The evictor gets the list of these nodes only from calls to filter.
+kube-scheduler calls filter with the nodes that satisfy all other requirements of the pod. An eviction helps only on
+these nodes. The evictor gets the list of these nodes only from calls to filter.
 
 This module performs no I/O.
 """
@@ -39,7 +39,7 @@ class _Refusal:
 
 
 class Refusals:
-    """Pods that filter refused, and the nodes on which an eviction may help.
+    """Pods that filter rejected, and the nodes on which an eviction may help.
 
     Args:
         clock: a function that returns the seconds of a monotonic clock.
@@ -57,7 +57,7 @@ class Refusals:
         self._last_turns: dict[str, int] = {}
 
     def note(self, pod: Pod, nodes: Iterable[str]) -> None:
-        """Record that a pod was refused on all nodes; on the given nodes, other pods are the reason."""
+        """Record that a pod was rejected on all nodes; on the given nodes, other pods are the reason."""
         if pod.spec.preemption_policy == NEVER_PREEMPTS or pod.status.nominated_node_name:
             return
         named, now, uid = tuple(islice(nodes, MOST_NODES)), self._clock(), pod.metadata.uid
@@ -113,12 +113,12 @@ class Refusals:
         del self._by_uid[min(of_it, key=lambda uid: (self._by_uid[uid].priority, self._by_uid[uid].since))]
 
     def list_nodes(self, uid: str) -> Collection[str]:
-        """Return the nodes on which a pod was refused because of other pods."""
+        """Return the nodes on which a pod was rejected because of other pods."""
         found = self._by_uid.get(uid)
         return () if found is None else found.nodes
 
 
 def is_waiting(pending: Pending) -> bool:
-    """Return whether kube-scheduler refused the pod, the pod may preempt, and no preemption is in progress for it."""
+    """Return whether kube-scheduler rejected the pod, the pod may preempt, and no preemption is in progress for it."""
     pod = pending.pod
     return pending.request is not None and pod.unschedulable and pod.preempts and not (pod.nominated or pod.ending)

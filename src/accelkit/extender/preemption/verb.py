@@ -85,7 +85,7 @@ class PreemptVerb:
         if pending is None or pending.request is None:
             return PreemptionResult(offered)
         if self._ledger.judge_quota(pending.pod.ref.namespace, pending.request) is not None:
-            # Even after evictions, filter would refuse the pod on every node.
+            # Even after evictions, filter would reject the pod on every node.
             return PreemptionResult({})
         known = frozenset().union(*(dialect.resources.names for dialect in pending.pod.dialects))
         free_to_choose = not needs_more_than_amounts(args.Pod, known)

@@ -1,4 +1,4 @@
-"""Wire format of the preempt verb: the fields of ExtenderPreemptionArgs that are needed, and the result."""
+"""Wire format of the preempt verb: the required fields of ExtenderPreemptionArgs, and the result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class _ConditionedPod(msgspec.Struct):
 
 
 class VictimMeta(msgspec.Struct):
-    """Fields of a victim's ObjectMeta that are needed."""
+    """Required fields of a victim's ObjectMeta."""
 
     uid: str = ""
 
 
 class VictimPod(msgspec.Struct):
-    """Fields that are needed of a victim that is sent as a complete Pod."""
+    """Required fields of a victim that is sent as a complete Pod."""
 
     metadata: VictimMeta
 

@@ -20,7 +20,7 @@ _TOKEN_REVIEWS: Final = build_collection_path("authentication.k8s.io/v1", "token
 # Time in seconds for which a response from the API server is cached, and the number of cached responses.
 _KEEP_SECONDS: Final = 10.0
 _KEEP_ANSWERS: Final = 256
-# Time in seconds for which a token counts as recently valid. The token is still reviewed.
+# Time in seconds for which a token is treated as recently valid. The token is still reviewed.
 _VALID_SECONDS: Final = 300.0
 # Service account tokens have about 1,000 characters.
 _MAX_TOKEN: Final = 16 * 1024
@@ -68,7 +68,7 @@ class Reviewer:
         self._access_reviews = build_collection_path("authorization.k8s.io/v1", "localsubjectaccessreviews", namespace)
         # For each digest of a token and verb: the expiry time, and the error; None if access is allowed.
         self._answers: dict[tuple[bytes, str], tuple[float, _Refusal | None]] = {}
-        # For each digest of a token: the time until which the token counts as recently valid.
+        # For each digest of a token: the time until which the token is treated as recently valid.
         self._valid_until: dict[bytes, float] = {}
 
     def was_valid_recently(self, token: str) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics of quotas and of the amounts that namespaces hold."""
+"""Metrics for quotas and for the amounts that namespaces use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.ledger.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class SharingCollector(Collector):
-    """Collector of the sharing rules, for each namespace that has a quota and holds cards.
+    """Collector of the sharing rules, for each namespace that has a quota and uses cards.
 
     Attributes:
         ledger: the ledger, which contains the rules.

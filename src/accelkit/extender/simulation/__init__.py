@@ -1,1 +1,1 @@
-"""Simulations for `POST /simulate`: the results of the verbs for a pod, and changes after which it would fit."""
+"""Simulations for `POST /simulate`: the results of the verbs for a pod, and changes that would make it fit."""

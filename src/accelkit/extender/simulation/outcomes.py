@@ -46,8 +46,8 @@ class NodeOutcome:
     Attributes:
         placed: the cards that bind would choose, or the reason why the pod does not fit.
         node: the first of these nodes; None if its cards are unknown.
-        changes: the changes after which the pod would fit the first node.
-        places: for each pod in these changes, its position among the pods that hold cards; equivalent nodes have the
+        changes: the changes that would make the pod fit the first node.
+        places: for each pod in these changes, its position among the pods that have cards; equivalent nodes have the
             same positions.
         ended: whether the search has ended.
     """
@@ -113,7 +113,7 @@ class Judged:
         )
 
     def list_changes(self) -> list[Change]:
-        """Return the changes after which the pod would fit the node, except for changes that are outdated."""
+        """Return the changes that would make the pod fit the node, except for changes that are outdated."""
         if self.node is None or self.node is self.outcome.node:
             return self.outcome.changes
         names, pods = self._translate_cards(), self._translate_pods()

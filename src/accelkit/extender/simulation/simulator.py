@@ -123,7 +123,7 @@ class Simulator:
         return msgspec.structs.replace(answer, nodes=await _encode(views_of_nodes, event_loop), spent=spent)
 
     async def _find_gone(self, named: frozenset[str], event_loop: EventLoopShare) -> tuple[dict[str, str], list[str]]:
-        """Return the nodes of the omitted pods by UID, and the names of the omitted pods that do not hold cards."""
+        """Return the nodes of the omitted pods by UID, and the names of the omitted pods that have no cards."""
         gone: dict[str, str] = {}
         matched = set[str]()
         for entry in self._ledger.list_nodes() if named else ():
@@ -207,7 +207,7 @@ class _Encoded(SimulationHead, frozen=True, kw_only=True):
 
 
 class _WhatIf:
-    """Ledger with changed copies of the nodes from which pods are omitted."""
+    """Ledger in which the nodes of the omitted pods are replaced by changed copies."""
 
     def __init__(self, ledger: Ledger, branch: Ledger) -> None:
         self._ledger, self.branch = ledger, branch

@@ -75,7 +75,7 @@ class NodeViews:
         )
 
     def build_held_simulation(self, name: str, held: Holding) -> NodeSimulation:
-        """Return the view of one node for a pod that already holds cards; only the node of these cards fits."""
+        """Return the view of one node for a pod that already has cards; only the node of these cards fits."""
         if name == held.node:
             return NodeSimulation(name, fits=True, assignment=held.assignment.containers)
         misfit = Misfit(MisfitReason.HELD_ELSEWHERE, detail=held.node)

@@ -1,4 +1,4 @@
-"""Metrics about the stages of nodes; their text is created once after each change of a node.
+"""Metrics about the stages of nodes. The text for a node is created once after each node change.
 
 In a cluster with thousands of nodes, these metrics have more lines than all other metrics of the extender. Creating the
 lines at each scrape would delay scheduling decisions.

@@ -30,6 +30,6 @@ class NodeWatch:
         self._on_replace()
 
     def take_event(self, kind: str, node: Node) -> None:
-        """Apply one change of a node."""
+        """Apply a single node change."""
         self._feed.take_node_event(kind, node)
         self._stages.take_event(kind, node)

@@ -90,7 +90,7 @@ class StageRecords:
             self._put(node)
 
     def take_event(self, kind: str, node: Node) -> None:
-        """Apply one change of a node."""
+        """Apply a single node change."""
         if kind == "DELETED":
             self._nodes.pop(node.metadata.name, None)
         else:

@@ -1,1 +1,1 @@
-"""Waking of the pods that kube-scheduler has refused, after cards were freed."""
+"""Waking of the pods that kube-scheduler has rejected, after cards were freed."""

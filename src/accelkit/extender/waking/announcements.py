@@ -22,7 +22,7 @@ from accelkit.placement.policies import AnyPolicy
 # Minimum time between two announcements of one node.
 INTERVAL_SECONDS: Final = 2.0
 # Time for which a change is stored while no pod waits. A refusal that did not consider the change may arrive after the
-# change. A new leader announces changes that the former leader may have missed.
+# change. A new leader announces changes that the previous leader may have missed.
 REMEMBERED_SECONDS: Final = 30.0
 _BACK_OFF: Final = BackOff(INTERVAL_SECONDS, 60.0)
 # Maximum number of request shapes that are checked. If there are more shapes, or if a shape requires a search, a pod is
@@ -77,7 +77,7 @@ class Announcements:
 
 
 class Waiting:
-    """Pods that kube-scheduler refused, and that had no node and no Binding in progress at two successive updates.
+    """Pods that kube-scheduler rejected, and that had no node and no Binding in progress at two successive updates.
 
     Pods that kube-scheduler does not try, because they have gates or use another scheduler, are excluded.
 

@@ -22,10 +22,9 @@ class _Wakeup:
 
 
 class NamespaceWakeups:
-    """Namespaces in which a pod that was refused on all nodes may fit now.
+    """Namespaces in which a pod that was rejected on all nodes may fit now.
 
-    Each namespace is stored for some time, because a refusal that did not consider a change may arrive after the
-    change.
+    Each namespace is stored temporarily, because a refusal that did not consider a change may arrive after the change.
 
     Args:
         ledger: the ledger, which provides these namespaces.

@@ -1,8 +1,9 @@
-"""Waking of refused pods through an annotation on a node whose cards were freed or returned to service.
+"""Waking of rejected pods through an annotation on a node whose cards were freed or returned to service.
 
-kube-scheduler tries a refused pod again after an event in the cluster. If the event occurs before the ledger is
-updated, the pod is refused again, and kube-scheduler does not retry it for minutes. Therefore, the leader changes an
-annotation on the node after its ledger has changed. Since Kubernetes 1.30, such a change is an event that wakes pods.
+kube-scheduler tries a rejected pod again after an event in the cluster. If the event occurs before the ledger is
+updated, the pod is rejected again, and kube-scheduler does not retry it for several minutes. Therefore, the leader
+changes an annotation on the node after its ledger has changed. Since Kubernetes 1.30, such a change is an event that
+wakes pods.
 """
 
 from __future__ import annotations

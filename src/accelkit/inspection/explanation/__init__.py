@@ -1,1 +1,1 @@
-"""`accelkit explain`: the reasons why a pod is pending, and the changes after which it would fit."""
+"""`accelkit explain`: the reasons why a pod is pending, and the changes that would make it fit."""

@@ -61,7 +61,7 @@ def explain(  # noqa: PLR0917 - click passes options by name
     kubeconfig: Path | None,
     output: str,
 ) -> None:
-    """Explain why a POD is pending: the reason for each node and card, and the smallest change after which it fits."""
+    """Explain why a POD is pending: the reason for each node and card, and the smallest change that makes it fit."""
     at = read_address(extender, ca=ca, cert=cert, key=key, server_name=server_name)
     gone = [each if "/" in each or _UID.fullmatch(each) else f"{namespace}/{each}" for each in without]
 

@@ -37,12 +37,12 @@ class Explanation(msgspec.Struct, frozen=True):
 
     Attributes:
         state: `pending`, `bound` or `ended`.
-        answer: the reasons or the state, as a sentence.
-        smallest_change: a sentence about the smallest change on any node after which the pod would fit; empty if the
-            pod fits or does not request cards.
+        answer: a sentence that describes the reasons or the state.
+        smallest_change: a sentence that describes the smallest change on any node that would make the pod fit; empty if
+            the pod fits or does not request cards.
         node: the node to which the pod is bound.
         shares: the shares of the pod on this node.
-        scheduler: the message from kube-scheduler; None if the pod is not pending.
+        scheduler: kube-scheduler's message; None if the pod is not pending.
         simulation: the extender's simulation for the pod; None if the pod is not pending.
         without: the pods that are considered deleted in the simulation.
     """
@@ -67,8 +67,8 @@ async def explain_pod(
     """Return an explanation of why a pod is pending, based on data from the extender.
 
     Args:
-        found: the pod and the message from kube-scheduler about it.
-        extender: the access to the extender in the cluster.
+        found: the pod, and kube-scheduler's message for the pod.
+        extender: the client for the extender in the cluster.
         nodes: the nodes to consider; empty for all nodes that share cards.
         without: the pods that are considered deleted in the simulation.
 

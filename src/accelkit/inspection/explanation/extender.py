@@ -1,4 +1,4 @@
-"""Access to the extender for `accelkit explain`, at a URL or through the API server."""
+"""Access to the extender for `accelkit explain`, either at a URL or through the API server."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Extender:
     """Client for the extender in a cluster.
 
     Args:
-        api: an open client of the API server.
+        api: an open client for the API server.
         at: the address of the extender; None to use the service proxy of the API server.
         namespace: accelkit's namespace.
-        service: the name of the Service of the extender.
+        service: the name of the extender's Service.
     """
 
     def __init__(self, api: ApiClient, at: Address | None, namespace: str, service: str) -> None:
@@ -42,7 +42,7 @@ class Extender:
         return await (self._proxied.simulate(question) if self._at is None else request_simulation(self._at, question))
 
     async def inspect(self, node: str) -> Inspection:
-        """Return the data about a node in the ledger of the extender.
+        """Return the data about a node in the extender's ledger.
 
         Raises:
             ServiceError: the extender or the node does not exist, the extender does not respond, or a permission is

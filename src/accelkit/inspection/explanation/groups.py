@@ -1,4 +1,4 @@
-"""Groups of nodes on which a pod does not fit for the same reason, and fits after the same kind of change."""
+"""Groups of nodes on which a pod does not fit for the same reason, and would fit after the same kind of change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST = (9, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes with the same reason and the same kind of change, ordered by the size of the change, smallest first."""
+    """Nodes with the same reason and the same kind of change, in ascending order of the size of the change."""
 
     nodes: tuple[NodeSimulation, ...]
 
@@ -28,7 +28,7 @@ class NodeGroup:
 
 
 def group_nodes(nodes: Iterable[NodeSimulation]) -> list[NodeGroup]:
-    """Group the nodes on which a pod does not fit; return the groups, ordered by their smallest change."""
+    """Group the nodes on which a pod does not fit; return the groups in ascending order of their smallest change."""
     groups: dict[tuple[str, str, bool], list[NodeSimulation]] = {}
     for node in nodes:
         if not node.fits:

@@ -1,4 +1,4 @@
-"""Reader of the pod to explain, and of kube-scheduler's message about the pod."""
+"""Reader for the pod to explain, and for kube-scheduler's message about the pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about the result of a simulation."""
+"""Sentences that describe the result of a simulation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def describe_answer(subject: str, simulation: Simulation, *, named: bool, withou
 
 
 def describe_smallest(simulation: Simulation) -> str:
-    """Return a sentence about the smallest change on any node; empty if the pod fits, or does not request cards."""
+    """Return a sentence that describes the smallest change on any node; empty if the pod fits or requests no cards."""
     nodes = simulation.nodes
     if not simulation.request or not nodes or any(node.fits for node in nodes):
         return ""
@@ -58,7 +58,7 @@ def describe_smallest(simulation: Simulation) -> str:
 
 
 def describe_change(change: ChangeView, node: str) -> str:
-    """Return a sentence about a change and the cards that the pod would get after the change."""
+    """Return a sentence that describes a change and the cards that the pod would get after the change."""
     if not change.taken:
         return f"{change.sentence} (node {node})"
     cards = ", ".join(change.taken[:_MOST_CARDS_NAMED])

@@ -1,7 +1,7 @@
-"""Table of `accelkit explain`. It starts with the result, followed by groups of similar nodes.
+"""Table output of `accelkit explain`. It starts with the result, followed by groups of similar nodes.
 
-The table consists of lines of text, because a table from rich would be limited to 80 columns, with truncated names, if
-the output is redirected to a file.
+The table consists of plain text lines, because tables from the library `rich` have at most 80 columns and truncated
+names if the output is redirected to a file.
 """
 
 from __future__ import annotations

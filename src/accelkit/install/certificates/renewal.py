@@ -68,7 +68,7 @@ def renew_leaf(authority: KeyPair, leaf: KeyPair, ends_before: datetime) -> KeyP
     if certificate.not_valid_after_utc > ends_before:
         return None
     if not has_signed(issuer, certificate, datetime.now(UTC)):
-        # This error also occurs for certificates from accelkit's former authority, because kube-scheduler does not
+        # This error also occurs for certificates from accelkit's previous authority, because kube-scheduler does not
         # trust the current authority until its next restart.
         raise CertificateError("it was issued by another authority, or that authority has expired")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -85,7 +85,7 @@ async def renew_secret(
         The certificate if it expires soon and another authority must renew it; otherwise None.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ConfigurationError: the stored data cannot be read.
     """
     path = build_object_path(build_secrets_path(namespace), name)
@@ -135,7 +135,7 @@ async def run_renewal(
         renew_before: the time before expiry at which a certificate is renewed, or a warning is created.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ConfigurationError: the stored data cannot be read.
     """
     ends_before = datetime.now(UTC) + renew_before

@@ -1,7 +1,7 @@
 """Secrets for the certificates that kube-scheduler and the extender use for mutual TLS.
 
 Three Secrets contain the authority, the extender's certificate and the scheduler's certificate. While an authority is
-being replaced, the first Secret also contains the former authority. If kernel caches are served, a fourth Secret
+being replaced, the first Secret also contains the previous authority. If kernel caches are served, a fourth Secret
 contains the certificate of their webhook. Valid certificates are not changed. Certificates that are missing, expire
 soon or have different names are reissued.
 """
@@ -51,7 +51,7 @@ class CertificateSpec:
     Args:
         names: the host names and addresses of the extender.
         renew_before: the time before expiry at which certificates are renewed.
-        rotate_ca: whether to create a new authority. The former authority is trusted until the next rotation or its
+        rotate_ca: whether to create a new authority. The previous authority is trusted until the next rotation or its
             expiry.
         webhook_names: the host names of the kernel cache webhook; empty if there is no webhook.
     """
@@ -73,7 +73,7 @@ def renew_secrets(
     now = now or datetime.now(UTC)
     authority, bundle = _choose_authority(stored.get(AUTHORITY), spec, now)
     pair = authority.pair
-    # kube-scheduler reads a new authority only when it starts. Therefore, certificates from the former authority are
+    # kube-scheduler reads a new authority only when it starts. Therefore, certificates from the previous authority are
     # kept until the next run.
     known = stored.get(AUTHORITY, {}).get(_CERT) == pair.certificate
     signers = pair.certificate if known else bundle
@@ -191,7 +191,7 @@ def format_not_after(certificate: bytes) -> str:
 
 
 def list_endings(data: Mapping[str, Data], spec: CertificateSpec) -> list[str]:
-    """Return a sentence about each Secret whose certificate must be renewed or has expired."""
+    """Return a sentence for each Secret whose certificate must be renewed or has expired."""
     ends = {name: find_end(content[_CERT]) for name, content in sorted(data.items()) if content.get(_CERT)}
     return [
         f"{name} is valid until {end:%Y-%m-%dT%H:%M:%SZ}"
@@ -204,7 +204,7 @@ async def read_secrets(api: ApiClient, namespace: str) -> dict[str, dict[str, by
     """Return the data of the Secrets that exist.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
         ConfigurationError: the data of a Secret is not base64.
     """
     found: dict[str, dict[str, bytes]] = {}
@@ -224,7 +224,7 @@ async def write_secrets(api: ApiClient, namespace: str, data: Mapping[str, Data]
     """Create or replace Secrets.
 
     Raises:
-        ApiError: the API server refused the request or did not respond.
+        ApiError: the API server rejected the request or did not respond.
     """
     for name, content in data.items():
         secret = {
@@ -257,7 +257,8 @@ def _choose_authority(stored: Data | None, spec: CertificateSpec, now: datetime)
             return authority, stored[_CA]
         return authority, b"".join(_encode(each) for each in valid)
     created = _create_authority(now)
-    # Only the latest former authority is kept, because clients had a full rotation period to read the next authority.
+    # Only the last previous authority is retained, because clients had a full rotation period to read the next
+    # authority.
     return created, created.certificate + authority.certificate
 
 

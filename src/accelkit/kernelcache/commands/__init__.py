@@ -1,4 +1,4 @@
-"""`accelkit cache`: verify, inspect, extract, fill, build and copy images of kernel caches."""
+"""`accelkit cache`: verify, inspect, extract, fill, build and copy kernel cache images."""
 
 import click
 

@@ -71,7 +71,7 @@ def extract(image: str, folder: Path, *, output: str, insecure_skip_signatures: 
 async def _extract(
     image: str, folder: Path, policies: SignerPolicies | None, options: dict[str, Any], *, structured: bool
 ) -> ExtractionView | VerificationView:
-    """Extract the cache. If `structured` is set, return a rejection instead of raising it."""
+    """Extract the cache. If `structured` is set, return a rejection as a result instead of raising an error."""
     request = ExtractionRequest(
         image=parse_reference(image),
         base=folder,

@@ -84,12 +84,12 @@ def _render(view: ImageView) -> RenderableType:
 
 
 def list_fit_fields(view: CompatibilityView | None) -> list[tuple[str, str]]:
-    """Return the output field with the number of cards that a cache fits; empty if no cards were specified."""
+    """Return the output field that contains the number of cards that a cache fits; empty if no cards were specified."""
     return [("fits", _FITS[view.fit])] if view is not None else []
 
 
 def list_card_lines(view: CompatibilityView | None) -> list[Text]:
-    """Return the lines about each card, which follow the field `fits` in table output."""
+    """Return the lines that describe each card, which follow the field `fits` in table output."""
     if view is None:
         return []
     colours = {"compatible": "green", "incompatible": "red", "unknown": "yellow"}

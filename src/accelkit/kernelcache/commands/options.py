@@ -1,4 +1,4 @@
-"""Options that several commands share: access to registries, signer policies, cards and workloads."""
+"""Options that several commands share: registry access, signer policies, cards and workloads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = 3
 
 
 def registry_options(command: _Command) -> _Command:
-    """Add options for access to registries: `plain_http`, `registry_ca`, `mirror`, `registry_config`."""
+    """Add options for registry access: `plain_http`, `registry_ca`, `mirror`, `registry_config`."""
     for option in (
         click.option(
             "--registry-config",
@@ -67,7 +67,7 @@ def policy_options(command: _Command) -> _Command:
 
 
 def card_options(command: _Command) -> _Command:
-    """Add options for the cards of a check: `card`, `node`, `kubeconfig`, `driver_version`, `driver_cuda_version`."""
+    """Add options for the cards to check: `card`, `node`, `kubeconfig`, `driver_version`, `driver_cuda_version`."""
     for option in (
         click.option(
             "--driver-cuda-version",
@@ -147,7 +147,7 @@ def read_workload(options: dict[str, Any], node: NodeHardware | None) -> Workloa
 
 
 def run(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run the coroutine of a command; exit with code 3 if there is no verdict on the image."""
+    """Run a command's coroutine; exit with code 3 if the image could be neither accepted nor rejected."""
     try:
         return asyncio.run(work)
     except UnverifiedError as exc:

@@ -1,1 +1,1 @@
-"""Compatibility of caches and cards: verdicts with reasons, derived from image labels and node facts."""
+"""Compatibility between caches and cards: verdicts with reasons, derived from image labels and node facts."""

@@ -31,10 +31,10 @@ async def resolve_cards(
 
     Args:
         cards: the cards, each as `BACKEND:ARCH` or `BACKEND:ARCH=PRODUCT`.
-        node: name of a node whose inventory lists the cards, instead of `cards`.
-        cluster: the connection to the node's cluster, or the path of a kubeconfig; None for the default connection of
-            the environment.
-        driver_version: version of the NVIDIA driver of these cards, such as `550.54.14`.
+        node: name of a node; if it is specified instead of `cards`, the cards are read from the node's inventory.
+        cluster: the connection to the node's cluster, or the path of a kubeconfig; None for the environment's default
+            connection.
+        driver_version: version of the NVIDIA driver for these cards, such as `550.54.14`.
         driver_cuda_version: the newest CUDA version that this driver supports, such as `12.4`.
 
     Raises:

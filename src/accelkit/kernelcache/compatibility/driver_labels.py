@@ -1,4 +1,4 @@
-"""Reader of the node labels in which NVIDIA's GPU feature discovery publishes the driver version."""
+"""Reader for the node labels in which NVIDIA's GPU feature discovery publishes the driver version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CUDA_PARTS: Final = ("nvidia.com/cuda.runtime.major", "nvidia.com/cuda.runtime.
 
 
 class LabelledDriver(NamedTuple):
-    """A node's NVIDIA driver version and the newest supported CUDA version, each None if the labels are missing."""
+    """A node's NVIDIA driver version and the newest supported CUDA version. Each is None if its labels are missing."""
 
     version: str | None = None
     cuda: str | None = None

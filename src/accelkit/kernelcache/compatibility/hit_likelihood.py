@@ -1,8 +1,8 @@
 """Likelihood that a workload finds its kernels in a cache whose kernels its card can load.
 
 Frameworks look up kernels by a key that depends on more than the hardware, and compile silently if the key differs.
-Triton's key includes the Triton version. Inductor's key also includes the CUDA version and the name of the NVIDIA card.
-The name of vLLM's folder also depends on the model and the configuration.
+Triton's key includes the Triton version. Inductor's key also includes the CUDA version and the NVIDIA card's name. The
+name of vLLM's folder also depends on the model and the configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accelkit.kernelcache.formats import ImageLabels
 
 
 class Hit(StrEnum):
-    """Likelihood of a cache hit: LIKELY if all factors agree, ARCH_ONLY if some factors could not be compared."""
+    """Likelihood of a cache hit: LIKELY if all factors match, ARCH_ONLY if some factors could not be compared."""
 
     LIKELY = "likely"
     ARCH_ONLY = "arch-only"
@@ -30,7 +30,7 @@ _IN_SENTENCES = {"card": "a card named", "vLLM configuration": "the vLLM configu
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """One part of a framework's key that image labels can specify.
+    """One component of a framework's cache key that image labels can specify.
 
     Attributes:
         code: the reason code that is reported if the values differ.

@@ -35,17 +35,17 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def on_cuda(self) -> bool:
-        """Whether the CUDA version determines if kernels load on the card; False if the backend is unknown."""
+        """Whether the CUDA version determines if the card can load kernels; False if the backend is unknown."""
         return self.backend is not None and find_backend(self.backend).cuda_toolkit
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload that uses the cache. With more known facts, the likelihood of a hit is more accurate.
+    """The workload that uses the cache. The more facts are known, the more accurate the likelihood of a hit is.
 
     Attributes:
         triton_version: the Triton version, for example `3.2.0`.
         cuda_version: the CUDA version of the workload's PyTorch (`torch.version.cuda`).
-        cache_hash: the name of the folder in `torch_compile_cache` that the workload's vLLM uses.
+        cache_hash: the name of the folder in `torch_compile_cache` that vLLM in the workload uses.
     """
 
     triton_version: str | None = None
@@ -54,7 +54,7 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHardware(msgspec.Struct, frozen=True, kw_only=True):
-    """A node. `cpu_architecture` is a Kubernetes or OCI name (`amd64`). `gpus` is empty if the node has no cards."""
+    """The hardware of a node. `cpu_architecture` is a Kubernetes or OCI name (`amd64`). `gpus` may be empty."""
 
     cpu_architecture: str | None = None
     gpus: tuple[GpuFacts, ...] | None = None
@@ -69,7 +69,7 @@ class NodeHardware(msgspec.Struct, frozen=True, kw_only=True):
         driver_version: str | None = None,
         cuda_version: str | None = None,
     ) -> NodeHardware:
-        """Return the facts about a node whose agent published these cards.
+        """Return the facts about a node, given the cards that its agent published.
 
         Args:
             cards: the cards in the inventory, with their vendors and models; None if the inventory is unknown. The

@@ -1,4 +1,4 @@
-"""Reader of a node's cards from the inventory that its agent published."""
+"""Reader for a node's cards in the inventory that its agent published."""
 
 from __future__ import annotations
 

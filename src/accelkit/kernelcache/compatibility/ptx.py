@@ -50,7 +50,7 @@ def parse_version(text: str | None) -> Version | None:
 def find_driver_cuda(driver_version: str | None) -> Version | None:
     """Return the CUDA version of a driver (`550.54.14`); None if it is unknown or older than all drivers in the table.
 
-    A branch between two rows is treated as the older branch.
+    A branch between two rows of the table is treated as the older branch.
     """
     driver = parse_version(driver_version)
     fitting = [cuda for cuda, _, branch in _HISTORY if driver is not None and branch <= driver[0]]
@@ -64,7 +64,7 @@ def is_newer_than_table(driver_version: str | None) -> bool:
 
 
 def can_load_ptx(ptx_version: int, cuda: Version) -> bool | None:
-    """Return whether a driver for a CUDA version can load a PTX ISA version (84 is 8.4); None if this is unknown."""
+    """Return whether a driver that supports a CUDA version can load a PTX ISA version (84 is 8.4); None if unknown."""
     if cuda < _HISTORY[0][0]:
         return None
     newest = max(ptx for version, ptx, _ in _HISTORY if version <= cuda)

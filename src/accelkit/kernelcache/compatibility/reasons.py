@@ -39,7 +39,7 @@ class ReasonCode(StrEnum):
 
 
 class CompatibilityReason(msgspec.Struct, frozen=True):
-    """One reason. If `hard` is set, kernels fail to load. Otherwise, they are compiled again or a fact is unknown."""
+    """A reason. If `hard` is set, kernels fail to load. Otherwise, kernels are compiled again, or a fact is unknown."""
 
     code: ReasonCode
     message: str

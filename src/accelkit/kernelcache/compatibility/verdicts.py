@@ -1,8 +1,8 @@
 """Verdicts on whether a node's cards can use a cache, derived only from the labels of its image.
 
 A hard reason means that kernels would fail to load: a different backend or architecture, a driver that is too old, or
-launchers for a different CPU. With any other reason, kernels are at most compiled again. If a fact is unknown and there
-is no hard reason, the verdict is unknown.
+launchers for a different CPU. Any other reason means at most that kernels are compiled again. If a fact is unknown and
+there is no hard reason, the verdict is unknown.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CompatibilityVerdict(StrEnum):
 
 
 class Fit(StrEnum):
-    """How many cards of a node can load the kernels; UNKNOWN if no card is known to load them, but some cards may."""
+    """How many of a node's cards can load the kernels; UNKNOWN if no card is known to load them, but some might."""
 
     ALL = "all"
     SOME = "some"
@@ -60,7 +60,7 @@ class Fit(StrEnum):
 
 
 class CardVerdict(msgspec.Struct, frozen=True):
-    """The verdict on one card, with the reasons for the target that matches the card best.
+    """The verdict for one card, with the reasons for the target that best matches the card.
 
     Attributes:
         id: the ID of the card.
@@ -79,14 +79,14 @@ class CardVerdict(msgspec.Struct, frozen=True):
 
 
 class CompatibilityVerdicts(msgspec.Struct, frozen=True):
-    """The verdicts on the cards of a node; `reasons` apply to the node as a whole."""
+    """The verdicts for the cards of a node; `reasons` apply to the node as a whole."""
 
     cards: tuple[CardVerdict, ...]
     reasons: tuple[CompatibilityReason, ...] = ()
 
     @property
     def fit(self) -> Fit:
-        """The verdict on the node as a whole."""
+        """The verdict for the node as a whole."""
         verdicts = {card.verdict for card in self.cards}
         if CompatibilityVerdict.COMPATIBLE in verdicts:
             return Fit.ALL if len(verdicts) == 1 else Fit.SOME
@@ -96,7 +96,7 @@ class CompatibilityVerdicts(msgspec.Struct, frozen=True):
 
 
 def judge(labels: ImageLabels, node: NodeHardware, workload: WorkloadFacts | None = None) -> CompatibilityVerdicts:
-    """Return the verdict on an image for each card of a node."""
+    """Return, for each card of a node, the verdict on whether it can load the kernels of an image."""
     if node.gpus is None:
         return CompatibilityVerdicts(
             (), (CompatibilityReason(ReasonCode.UNKNOWN_GPU, "the cards of the node are unknown"),)

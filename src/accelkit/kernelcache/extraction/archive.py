@@ -37,7 +37,7 @@ _KINDS = {
 
 
 class Pieces:
-    """A stream that arrives in pieces, from which callers read any number of bytes; `read_some` does not copy bytes."""
+    """A stream that arrives in pieces. Callers can read any number of bytes; `read_some` does not copy bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -58,7 +58,7 @@ class Pieces:
         """Return the next `size` bytes.
 
         Raises:
-            CacheError: the stream has fewer bytes.
+            CacheError: the stream contains fewer bytes.
         """
         parts = []
         while size > 0:
@@ -76,7 +76,7 @@ class ArchiveEntry:
 
     Attributes:
         name: the name in the archive.
-        size: the size in bytes; the content of the file follows in the stream.
+        size: the size in bytes; the file's content follows in the stream.
         is_folder: whether the entry is a folder.
         modified: the modification time in whole seconds since 1970; 0 if the archive does not contain it.
     """
@@ -90,10 +90,11 @@ class ArchiveEntry:
 def read_entries(pieces: Pieces) -> Iterator[ArchiveEntry]:
     """Yield the entries of an archive; the caller must read the `size` bytes of each entry before the next iteration.
 
-    The stream is read to its end, beyond the end of the archive, so that all bytes are verified.
+    The stream is read to its end, even after the end of the archive, so that all bytes are verified.
 
     Raises:
-        CacheError: the stream is not an archive, is truncated, or has an entry that is neither a file nor a folder.
+        CacheError: the stream is not an archive, is truncated, or contains an entry that is neither a file nor a
+            folder.
     """
     extended: dict[str, str] = {}
     headers = 0

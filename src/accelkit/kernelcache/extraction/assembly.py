@@ -1,4 +1,4 @@
-"""Assembly of unpacked layers into one cache, with paths in files rewritten for the workloads."""
+"""Assembly of unpacked layers into one cache. Paths in files are rewritten for the workloads."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from accelkit.kernelcache.formats.relocation.moved_tree import MOST_READ, MovedT
 
 @dataclass(frozen=True)
 class UnpackedLayer:
-    """A layer in a separate folder, and the size and hash of each file, by path."""
+    """A layer that was unpacked to a separate folder, and the size and hash of each file, keyed by path."""
 
     tree: Path
     contents: Mapping[str, FileContent]
 
 
 def assemble(labels: ImageLabels, place: Place, layers: Sequence[UnpackedLayer]) -> dict[str, FileContent]:
-    """Assemble a cache from its unpacked layers in the partial folder of its place.
+    """Assemble a cache from its unpacked layers in `place.partial`.
 
     Args:
-        labels: the labels of the image. The cache format in the labels determines the folder of the layers that
-            contains the cache.
+        labels: the labels of the image. The cache format in the labels determines which folder in the layers contains
+            the cache.
         place: the place of the cache.
         layers: the layers, in order, beginning with the lowest layer.
 
     Returns:
-        The size and hash of each file, by path relative to the cache.
+        The size and hash of each file, keyed by its path relative to the cache.
 
     Raises:
-        CacheError: the layers conflict or contain no cache, or a file that contains paths of other files has an invalid
+        CacheError: the layers conflict or contain no cache, or a file that contains paths to other files has an invalid
             format.
         OSError: the disk is full or not writable.
     """
@@ -84,7 +84,7 @@ def _merge(trees: list[Path]) -> Path:
 
 
 def _relocate(cache: Path, labels: ImageLabels, mount_path: str) -> dict[str, FileContent]:
-    """Rewrite files that contain paths of other files for the workload; return the new size and hash of each file."""
+    """Rewrite the paths to other files in each file for the workload; return the new size and hash of each file."""
     contents = {}
     moved = MovedTree(mount_path, {tree.sub_path: path for tree, path in list_trees(labels, mount_path)})
     for folder, _, names in os.walk(cache):

@@ -1,4 +1,4 @@
-"""Checks of an image before its layers are fetched, in addition to its signatures: format, cards and size."""
+"""Checks that precede the download of an image's layers, in addition to its signatures: format, cards and size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def check_image(
 
 
 def require_fit(labels: ImageLabels, node: NodeHardware | None) -> CompatibilityVerdicts | None:
-    """Return the verdicts on the cards of a node; None if no node is given.
+    """Return the verdicts for the cards of a node; None if no node is given.
 
     Raises:
         CacheError: the cache fits none of the cards.
@@ -78,5 +78,5 @@ def tighten_limits(image: CacheImage, limits: Limits) -> Limits:
 
 
 def describe_signers(signatures: Iterable[Signature]) -> tuple[str, ...]:
-    """Return a description of each signer for users."""
+    """Return a user-readable description of each signer."""
     return tuple(f"{each.identity} ({each.format}, policy {each.policy})" for each in signatures)

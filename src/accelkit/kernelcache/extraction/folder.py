@@ -1,9 +1,11 @@
 """Folders of extracted caches: one for each digest, either complete or missing.
 
-    DIR/.sha256-<hex>.lock            the lock of an extraction; deleted after the extraction if the folder does not
-    exist DIR/.sha256-<hex>.partial/        an unfinished extraction; the next extraction deletes it if the process is
-    killed DIR/.sha256-<hex>.displaced/      a previous folder of this name without a readable record; deleted in the
-    same way DIR/sha256-<hex>/cache/           the files of the framework
+    DIR/.sha256-<hex>.lock            the lock of an extraction. It is deleted after the extraction if the folder does
+                                      not exist
+    DIR/.sha256-<hex>.partial/        an unfinished extraction. If the process is killed, the next extraction deletes it
+    DIR/.sha256-<hex>.displaced/      a previous folder of this name without a readable record. It is deleted in the
+                                      same way
+    DIR/sha256-<hex>/cache/           the files of the framework
     DIR/sha256-<hex>/manifest.json    the file `manifest.json` of the image, if it exists
     DIR/sha256-<hex>/complete.json    the completion record
     DIR/sha256-<hex>/signatures.json  the signatures, so that they can be verified against other policies
@@ -42,7 +44,7 @@ _LOCK_POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of one cache, and the path at which workloads mount it."""
+    """The folder of an extracted cache, and the path at which workloads mount it."""
 
     digest: str
     folder: Path
@@ -50,7 +52,7 @@ class Place:
 
     @classmethod
     def of(cls, base: Path, digest: str, mount_path: str | None) -> Place:
-        """Return the place of a cache in a base folder. Without a mount path, workloads use the folder itself.
+        """Return the place of a cache in a base folder. If no mount path is given, workloads use the folder itself.
 
         Raises:
             CacheError: the mount path is relative, or contains `.`, `..` or unprintable characters.
@@ -86,7 +88,7 @@ class Place:
         return self.folder.with_name(f".{self.folder.name}.lock")
 
     def publish(self, record: CompletionRecord, *, protected: bool = False) -> None:
-        """Make the extracted cache visible, with its record, in one step.
+        """Make the extracted cache and its record visible in one step.
 
         Args:
             record: the record of the cache.
@@ -146,9 +148,10 @@ def hash_path(mount_path: str) -> str:
 
 
 def find_other(place: Place) -> CompletionRecord | None:
-    """Return the record of a complete cache for another mount path at this place; None if there is no such cache.
+    """Return the record of a complete cache in this folder that has another mount path; None if there is none.
 
-    A folder whose name does not contain the hash of a mount path may have been moved, so it can be replaced.
+    If the name of the folder does not contain the hash of a mount path, also return None: the folder may have been
+    moved, so it can be replaced.
     """
     record = read_record(place.folder)
     if record is None or record.mount_path == place.mount_path or place.folder.name == place.digest.replace(":", "-"):
@@ -167,7 +170,7 @@ def _sync_folder(folder: Path) -> None:
 def read_completed(place: Place) -> CompletionRecord | None:
     """Return the record of a complete cache; None if the cache is missing or incomplete.
 
-    A record in a newer format version is ignored, because its meaning is unknown. A record for another place is also
+    A record in a newer format version is ignored, because its meaning is unknown. A record for another folder is also
     ignored, because folders can be copied and renamed.
     """
     record = read_record(place.folder)
@@ -182,7 +185,7 @@ def _is_complete(record: CompletionRecord, place: Place) -> bool:
 
 @asynccontextmanager
 async def lock_place(place: Place, seconds: float) -> AsyncIterator[None]:
-    """Lock a place during the context. If the process terminates for any reason, the kernel releases the lock.
+    """Lock a cache folder until the context exits. If the process terminates, the kernel releases the lock.
 
     Raises:
         CacheError: another process did not release the lock within `seconds`, or the folder is not writable.

@@ -39,7 +39,7 @@ _FREE_SPACE = "free disk space, or extract to another disk"
 
 
 async def extract_image(client: RegistryClient, request: ExtractionRequest) -> ExtractionResult:
-    """Extract a cache image once per digest and mount path; later calls only verify it again if required.
+    """Extract a cache image once per digest and mount path; later calls only verify it again if necessary.
 
     If the call fails, no part of the cache is visible.
 
@@ -78,7 +78,7 @@ async def extract_image(client: RegistryClient, request: ExtractionRequest) -> E
 def _renew_record(
     record: CompletionRecord, request: ExtractionRequest, verification: Verification | None
 ) -> CompletionRecord:
-    """Return the record of a cache with the result of this verification; without policies, return it unchanged."""
+    """Return the record of a cache with the result of this verification, or the unchanged record without policies."""
     if verification is None:
         return record
     return msgspec.structs.replace(
@@ -139,7 +139,7 @@ async def _find_completed(request: ExtractionRequest, digest: str) -> Extraction
 async def _renew(
     place: Place, record: CompletionRecord, judged: CompletionRecord, request: ExtractionRequest
 ) -> ExtractionResult | None:
-    """Update the record of a cache, and return the cache; None if the cache was deleted in the meantime."""
+    """Update the record of a cache, and return the cache; return None if the cache has since been deleted."""
     if judged != record:
         async with lock_place(place, request.lock_seconds):
             if await asyncio.to_thread(read_completed, place) is None:
@@ -202,14 +202,14 @@ async def _extract(
 
 
 def _complete(labels: ImageLabels, cache: Path) -> ImageLabels:
-    """Return the labels. If they do not contain vLLM's variables, add the variables from the files."""
+    """Return the labels. If they do not contain vLLM's variables, add the variables from the files of the cache."""
     if labels.variables or labels.format != VLLM:
         return labels
     return msgspec.structs.replace(labels, variables=read_variables(cache))
 
 
 def _check_free_space(place: Place, image: CacheImage) -> None:
-    """Reject a cache if the size in its label, or otherwise the size of its layers, exceeds the free space."""
+    """Reject a cache if its size exceeds the free space. Without a size label, the size of its layers is used."""
     needed = image.labels.size_bytes or sum(layer.size for layer in image.manifest.layers)
     disk = os.statvfs(place.folder.parent)
     free = disk.f_bavail * disk.f_frsize

@@ -1,4 +1,4 @@
-"""Decompression of layers as they arrive, in pieces of bounded size, for all supported compression formats."""
+"""Decompression of layers as they arrive, in bounded pieces, for all supported compression formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures that are stored with an extracted cache, so that other policies can be checked without a registry.
+"""Signatures stored with an extracted cache, which can be verified against other policies without a registry.
 
 The signatures need no protection, because they are valid for only one digest and are verified before each use, like
 signatures from a registry.
@@ -29,7 +29,7 @@ _decoder = msgspec.json.Decoder(tuple[SignatureMaterial, ...])
 
 
 def keep_signatures(folder: Path, material: Sequence[SignatureMaterial]) -> None:
-    """Write or replace the signatures in the folder of a cache, in one step.
+    """Write or replace the signatures in a cache folder in one step.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -92,7 +92,7 @@ async def judge_record(folder: Path, record: CompletionRecord, request: Extracti
 async def find_accepted(folder: Path, record: CompletionRecord, request: ExtractionRequest) -> CompletionRecord | None:
     """Return the updated record if the cache is accepted without access to the registry; otherwise, return None.
 
-    If the stored signatures do not satisfy the policies, there is no verdict, because the registry may have newer ones.
+    If the stored signatures do not satisfy the policies, return None, because the registry may have newer signatures.
     """
     if request.accepts(record):
         return record

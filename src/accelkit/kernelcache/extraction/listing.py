@@ -20,7 +20,7 @@ class Listing:
 
     Attributes:
         caches: the complete caches, sorted by path.
-        unusable: folders whose names are those of caches, but that have no valid record.
+        unusable: folders that are named like cache folders, but have no valid record.
     """
 
     caches: tuple[ExtractionResult, ...] = ()

@@ -1,4 +1,4 @@
-"""Preview of an extraction: the checks that precede the download of the layers, without writing to the disk."""
+"""Preview of an extraction: the checks that precede the layer download. Nothing is written to the disk."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Preview:
         place: the place of the cache.
         image: the reference with the digest.
         format: the format of the cache.
-        signatures: a description of each signer for users.
+        signatures: a user-readable description of each signer.
         present: the record of the cache if it already exists; None if it would be extracted.
-        verdicts: the verdicts on the node's cards, as in an extraction.
+        verdicts: the verdicts for the node's cards, as in an extraction.
     """
 
     place: Place
@@ -38,7 +38,7 @@ class Preview:
 
 
 async def preview_extraction(client: RegistryClient, request: ExtractionRequest) -> Preview:
-    """Perform the checks of an extraction on an image, without writing to the disk.
+    """Check an image as an extraction would, without writing to the disk.
 
     A preview does not detect damaged layers or a full disk.
 

@@ -56,10 +56,9 @@ class PrivateCopy(msgspec.Struct, frozen=True):
     Attributes:
         files: the number of copied files.
         size_bytes: the size of the copied files.
-        skipped: the number of links, devices and other special entries that were not copied.
-        mount_path: the mount path that was written to files that contain paths of other files; empty if all files were
-            copied unchanged.
-        version: the version of the format of this record.
+        skipped: the number of links, devices and other special files that were not copied.
+        mount_path: the mount path to which paths in files were changed; empty if all files were copied unchanged.
+        version: the format version of this record.
     """
 
     files: int
@@ -88,16 +87,17 @@ def make_private_copy(
     Args:
         source: the root of the cache.
         target: an empty folder, or a folder with an unfinished or complete copy from an earlier call.
-        moved: the path at which the workload mounts the copy; None to copy all files unchanged.
+        moved: the path at which the workload mounts the copy, which is written to files that contain paths; None to
+            copy all files unchanged.
         seconds: the time limit.
 
     Returns:
-        The record of the copy, from this or an earlier call; None if a complete copy exists, but the workload has
-        denied access to it.
+        The record of the copy, from this or an earlier call; None if a complete copy exists, but the workload has made
+        it inaccessible.
 
     Raises:
-        CacheError: the source is not a folder, the target has other content or too little space, the copy took too
-            long, or a file that contains paths of other files cannot be rewritten.
+        CacheError: the source is not a folder, the target contains other files or has too little space, the copy took
+            too long, or the paths in a file cannot be rewritten.
         OSError: the disk is full or not writable.
     """
     try:
@@ -132,7 +132,7 @@ def make_private_copy(
 
 
 def _list_entries(source: Path, deadline: float) -> tuple[list[_Entry], int]:
-    """Return the files and folders below a folder, parents first, and the number of entries of other types."""
+    """Return the files and folders below a folder, parents first, and the number of other entries."""
     found: list[_Entry] = []
     skipped = 0
     pending = [""]
@@ -242,7 +242,7 @@ def _clear(target: Path) -> None:
     """Delete the files of an unfinished copy.
 
     Raises:
-        CacheError: the folder has other content.
+        CacheError: the folder contains other files.
     """
     entries = list(_scan(target))
     if not entries:

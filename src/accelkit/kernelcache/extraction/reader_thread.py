@@ -1,4 +1,4 @@
-"""Threads that read chunks from an event loop. Callers always wait until the threads have ended."""
+"""Threads that read chunks from an event loop. Callers always wait until the threads have finished."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _AbandonedError(Exception):
 
 
 async def run_to_completion(work: Callable[[], _Result]) -> _Result:
-    """Run `work` in a separate thread, and return after it has ended, even if the caller is cancelled.
+    """Run `work` in a separate thread, and return only after it has finished, even if the caller is cancelled.
 
     A thread cannot be cancelled. If the caller cleaned up or released a lock too early, the thread could still be
     writing.
@@ -36,10 +36,10 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
     """Run `work` in a separate thread on chunks that this event loop receives, and return the result.
 
     The call succeeds only if the stream ended without an error. If the stream fails, its error takes precedence over
-    the resulting error of `work`. The thread has always ended when the call returns.
+    the error that it causes in `work`. The thread has always finished when the call returns.
 
     Raises:
-        CacheError: `work` ended before the stream, so the rest of the stream is not verified.
+        CacheError: `work` finished before the end of the stream, so the rest of the stream is not verified.
     """
     # The default executor of the event loop is not used, because its few threads hash the chunks that this thread waits
     # for.
@@ -66,7 +66,7 @@ async def run_in_thread(chunks: AsyncGenerator[bytes, None], work: Callable[[Ite
 
 
 async def _wait_until_done(working: asyncio.Future[_Result]) -> None:
-    """Wait for a thread even if the caller is cancelled; raise the last cancellation after the thread has ended."""
+    """Wait for a thread even if the caller is cancelled; raise the last cancellation after the thread has finished."""
     cancelled = None
     while not working.done():
         try:
@@ -80,7 +80,7 @@ async def _wait_until_done(working: asyncio.Future[_Result]) -> None:
 
 
 class _ChunkQueue:
-    """A bounded queue of chunks from the event loop to the thread that reads them."""
+    """A bounded queue for chunks that the event loop passes to a thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class _ChunkQueue:
         self.ended = False
 
     def read_chunks(self) -> Iterator[bytes]:
-        """Yield chunks to the thread until the writer calls `end` or `abandon`, which it always does."""
+        """Yield chunks to the thread until the writer calls `end` or `abandon`. The writer always calls one of them."""
         while (chunk := self._chunks.get()) is not None and not self._abandoned:
             self._loop.call_soon_threadsafe(self._space.release)
             yield chunk
@@ -98,7 +98,7 @@ class _ChunkQueue:
             raise _AbandonedError
 
     async def wait_for_space(self, working: asyncio.Future[_Result]) -> None:
-        """Wait until there is space for another chunk, or the reader has ended."""
+        """Wait until there is space for another chunk, or the reader has finished."""
         if not self._space.locked():
             await self._space.acquire()
             return

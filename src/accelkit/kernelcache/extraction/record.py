@@ -26,21 +26,20 @@ class CompletionRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         image: the reference with the digest, as it was last verified.
         format: `triton`, `vllm` or `habana`.
-        mount_path: the path of the cache that its group files contain.
+        mount_path: the path of the cache in its group files.
         files: the number of files.
         size_bytes: the size of the files.
-        policy_digest: the digest of the signer policies that the image with this name satisfied; empty if no signature
+        policy_digest: the digest of the signer policies that the image satisfied under this name; empty if no signature
             was required.
-        signatures: a description of each signer for users.
+        signatures: a user-readable description of each signer.
         extracted_at: the time of the extraction, RFC 3339.
-        verified_at: the last time at which the signatures of the image were fetched, RFC 3339; empty if no signature
+        verified_at: the time at which the signatures of the image were last fetched, RFC 3339; empty if no signature
             was required.
-        labels: the labels of the image, so that compatibility with cards can be checked without the image.
+        labels: the labels of the image, which are used to check compatibility with cards without the image.
         cpu: the CPU architecture of the image that was selected from an index; empty for an image without an index.
         boot: the boot ID of the host during the extraction; empty if it is unknown.
-        content_digest: the digest that `integrity.content` computes over the files; empty in records from older
-            releases.
-        version: the version of the format of this record.
+        content_digest: the digest of the files, computed by `integrity.content`; empty in records from older releases.
+        version: the format version of this record.
     """
 
     image: str
@@ -75,7 +74,7 @@ def read_record(folder: Path) -> CompletionRecord | None:
 
 
 def write_record(folder: Path, record: CompletionRecord) -> None:
-    """Write or replace the record in a folder, in one step.
+    """Write or replace the record in a folder in one step.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -104,13 +103,13 @@ def is_whole(record: CompletionRecord, cache: Path) -> bool:
 
 
 def measure(cache: Path) -> tuple[int, int]:
-    """Return the number of files below a folder, and their size in bytes."""
+    """Return the number of files below a folder, and their total size in bytes."""
     paths = [Path(folder) / name for folder, _, names in os.walk(cache) for name in names]
     return len(paths), sum(path.lstat().st_size for path in paths)
 
 
 def format_time(moment: datetime) -> str:
-    """Return a time in the format of RFC 3339, in whole seconds."""
+    """Return a time in RFC 3339 format, in whole seconds."""
     return moment.isoformat(timespec="seconds")
 
 

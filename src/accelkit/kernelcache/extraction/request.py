@@ -25,7 +25,7 @@ class ExtractionResult:
         place: the place of the cache.
         record: the record of its extraction and its checks.
         fresh: whether this call extracted the cache; False if it already existed.
-        verdicts: the verdicts on the node's cards; None if no cards were given.
+        verdicts: the verdicts for the node's cards; None if no cards were given.
     """
 
     place: Place
@@ -46,8 +46,8 @@ class ExtractionRequest:
             namespace.
         mount_path: the path at which workloads mount the cache; None for the path of its folder.
         limits: the limits on the size of the cache.
-        node: the node whose cards the cache must fit; None to extract the cache without checking cards.
-        clock: returns the current time.
+        node: the node with the cards that the cache must fit; None to extract the cache without checking cards.
+        clock: a function that returns the current time.
         lock_seconds: the maximum time to wait for another process that extracts the same image, in seconds.
         protect: whether to protect the files against writes before they are visible. If this is not possible, for
             example without the required capability, the extraction still succeeds, and `is_protected` returns False.
@@ -68,9 +68,9 @@ class ExtractionRequest:
     protect: bool = False
 
     def accepts(self, record: CompletionRecord) -> bool:
-        """Return whether the recorded verification of a cache is still valid, without a request to the registry.
+        """Return whether the recorded verification of a cache is still valid. No request is sent to the registry.
 
-        It is valid if the policies are the same and the verification is recent.
+        The verification is valid if the policies have not changed and it is recent.
         """
         return self.policies is None or (self.policy_digest == record.policy_digest and self.is_recent(record))
 

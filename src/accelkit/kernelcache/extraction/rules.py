@@ -1,4 +1,4 @@
-"""Rules for the content of a layer: paths, sizes, number of files."""
+"""Rules for the content of a layer: paths, sizes and the number of files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def normalize_path(name: str) -> str:
     """Return a name in an archive as a path relative to the archive's root, without a leading `./` or a trailing slash.
 
     Raises:
-        CacheError: the path points outside the root, or is not a plain path.
+        CacheError: the path points outside the root, or is not a valid relative path.
     """
     path = name.rstrip("/")
     while path.startswith("./"):

@@ -1,4 +1,4 @@
-"""Unpacking of a layer to one folder, without writes outside the folder."""
+"""Extraction of a layer to a single folder, without writing outside the folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Allowance:
         """Add one entry of `size` bytes to the totals, before the entry is written.
 
         Raises:
-            CacheError: the entry is too large, or the image has too many bytes or entries.
+            CacheError: the entry is too large, or the image contains too many bytes or entries.
         """
         with self._lock:
             self.files += 1
@@ -54,7 +54,7 @@ class Allowance:
 def unpack(
     chunks: Iterable[bytes], media_type: str, folder: Path, allowance: Allowance, prefixes: tuple[str, ...]
 ) -> dict[str, FileContent]:
-    """Write those entries of one layer that are in certain folders of the archive.
+    """Write the entries of a layer that are in certain folders of the archive.
 
     Owners and modes in the archive are ignored. All users can read the files, only the extracting user can write to
     them, and no file is executable or set-uid. Modification times are preserved, except times in the future, because
@@ -62,14 +62,14 @@ def unpack(
     the workload.
 
     Args:
-        chunks: the bytes of the layer as they arrive, still compressed.
+        chunks: the compressed bytes of the layer as they arrive.
         media_type: the media type of the layer.
-        folder: an empty folder; no other process may write to it in the meantime.
+        folder: an empty folder; no other process may write to it during the call.
         allowance: the limits that all layers of the image share.
         prefixes: the folders of the archive to unpack, such as `io.triton.cache`; all other entries are skipped.
 
     Returns:
-        The size and hash of each file, by path.
+        The size and hash of each file, keyed by path.
 
     Raises:
         CacheError: the layer cannot be read, or has invalid content.

@@ -1,4 +1,4 @@
-"""Compiler backends as data: names, cards, and the notation of architectures.
+"""Compiler backends, loaded from a data file: names, cards, and the notation of architectures.
 
 To add a backend or a card, add an entry to `data/backends.yaml`. No code change is required.
 """
@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 class WarpSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The usual warp size of architectures with the prefix `architecture`. None applies to all cards."""
+    """The usual warp size of architectures with the prefix `architecture`, or of all cards if it is None."""
 
     threads: int
     architecture: str | None = None
@@ -41,7 +41,8 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the architecture of a card; None if its model is unknown or ambiguous.
 
         Args:
-            model: the model as the vendor's tools print it: `NVIDIA H100 80GB HBM3`, `AMD Instinct MI250X / MI250`.
+            model: the model in the format of the vendor's tools, such as `NVIDIA H100 80GB HBM3` or `AMD Instinct
+                MI250X / MI250`.
         """
         words = set(_WORD.findall(model))
         found = [name for name, models in self.architectures.items() if not words.isdisjoint(models)]
@@ -79,7 +80,7 @@ class Backend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _strip_prefix(self, architecture: str) -> str:
         """Return `90a` for `sm_90a` and `90` for `9.0`.
 
-        The letter is significant, because such kernels run only on this architecture.
+        The letter is significant, because kernels with a letter run only on this architecture.
         """
         prefix = (self.architecture_prefix or "").rstrip("_")
         return architecture.lower().removeprefix(prefix).removeprefix("_").replace(".", "")

@@ -1,4 +1,4 @@
-"""A kernel cache as a value: the content of its folder, and the hardware for which it was compiled."""
+"""Data model of a kernel cache: the content of its folder, and the hardware for which it was compiled."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Target(msgspec.Struct, frozen=True):
         backend: the backend, such as `cuda`, `hip` or `hpu`, in the notation of the framework.
         arch: the architecture, such as `75`, `sm_75` or `gfx90a`.
         warp_size: the number of threads per warp.
-        ptx_version: the PTX ISA version that the kernels require, as one number (84 is 8.4).
-        cuda_version: the version of the CUDA Toolkit that compiled them, such as `12.9`.
+        ptx_version: the PTX ISA version that the kernels require, as a single number (84 is 8.4).
+        cuda_version: the version of the CUDA Toolkit that compiled the kernels, such as `12.9`.
     """
 
     backend: str
@@ -55,21 +55,21 @@ class Cache(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         folder: the folder.
         format: `triton`, `vllm` or `habana`.
-        entries: the entries for MCV's manifest, in the same order as in the folder.
+        entries: the entries in MCV's manifest, in the same order as in the folder.
         targets: the targets, sorted and without duplicates; fields of a target are None if the files do not contain
             them.
         cache_formats: for vLLM, the formats in the cache: `aot_compile`, `binary` or `triton`, in this order.
         hashes: for vLLM, the names of its hash folders, in the order of the entries.
         files: all regular files, relative to the folder, sorted.
         size_bytes: the size of all files.
-        launchers: the native libraries among the files, which work only on one CPU architecture.
+        launchers: the native libraries in the cache, which work only on one CPU architecture.
         cpu_architecture: the CPU architecture of the host that built the launchers, with its OCI name (`amd64`,
             `arm64`).
         triton_versions: the Triton versions in the metadata of the kernels; old Triton versions do not write their
             version.
         cuda_versions: the CUDA Toolkit versions of the frameworks that wrote the cache.
         secret_names: the names of the variables in the framework's recorded environment that look like secrets and are
-            set. The cache contains the files with these variables, so the publisher must be warned.
+            set. The variables are in the files of the cache, so the publisher must be warned.
         captured_at: for vLLM, the root path in the files of the cache; empty if they do not contain it.
     """
 

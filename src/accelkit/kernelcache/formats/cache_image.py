@@ -21,10 +21,10 @@ from accelkit.kernelcache.registry import RawManifest, RegistryClient
 
 @dataclass(frozen=True)
 class CacheImage:
-    """An image of a kernel cache.
+    """A kernel cache image.
 
     Attributes:
-        reference: the reference, pinned to the digest of `manifest`. For an index, this is the image for this CPU.
+        reference: the reference, pinned to the digest of `manifest`. For an index, it refers to the image for this CPU.
         manifest: the manifest, with at least one layer.
         config: the configuration with the unparsed labels.
         labels: the parsed labels.
@@ -65,7 +65,7 @@ async def read_cache_image(client: RegistryClient, reference: Reference, raw: Ra
 
 
 def _choose_member(index: Index, reference: Reference) -> str:
-    """Return the digest of the only image in an index, or of the image for this CPU if the index has several images."""
+    """Return the digest of an index's only image, or of the image for this CPU if the index contains several images."""
     members = [each for each in index.manifests if not (each.platform and each.platform.os == "unknown")]
     if len(members) == 1:
         return members[0].digest

@@ -1,7 +1,7 @@
-"""The path at which a framework wrote a cache, derived from files that contain paths of other files.
+"""The path at which a framework wrote a cache, derived from files that contain paths to other files.
 
 The labels of an image specify this path as the mount path for workloads. An image volume works only at this path. MCV
-always writes the same path to the label. accelkit writes the path that the files contain, if they contain one.
+always writes the same path to the label. accelkit writes the path that the files contain, if any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def find_captured_root(tree: Tree) -> str:
     """Return the common root of the absolute paths in the files of a cache.
 
     The result is empty if the files contain no paths, if the paths have different roots, or if a file cannot be read.
-    Extraction reports the reason.
+    The extraction reports the reason.
     """
     roots = set()
     for path in tree.paths:
@@ -39,7 +39,7 @@ def find_captured_root(tree: Tree) -> str:
             if len(roots) > 1:
                 return ""
     root = roots.pop() if roots else ""
-    # Readers of the label accept only plain absolute paths.
+    # Readers of the label accept only absolute paths that consist of ordinary names.
     return root if is_plain(root[1:]) else ""
 
 
@@ -59,7 +59,7 @@ def _list_named(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _find_root(tree: Tree, named: str, folder: str) -> str:
-    """Return the part of a path that precedes the path within the cache; empty if the file is not in the cache."""
+    """Return the part of a path before the file's path within the cache; empty if the file is not in the cache."""
     if named.endswith(beside := f"/{folder}/{posixpath.basename(named)}"):
         return named.removesuffix(beside)
     parts = named[1:].split("/")

@@ -1,4 +1,4 @@
-"""Detection of the cache format in a folder. vLLM's format is checked first, because it may contain a Triton cache."""
+"""Detection of the cache format in a folder. vLLM is checked first, because its cache may contain a Triton cache."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def read_cache(
         folder: the cache root of the framework: `TRITON_CACHE_DIR`, `VLLM_CACHE_ROOT`, or Habana's recipe folder.
         cpu_architecture: the CPU architecture of the host that built the launchers, with its OCI name (`amd64`,
             `arm64`).
-        built_for: the hardware for which the cache was compiled, used if the files do not specify it.
+        built_for: the hardware for which the cache was compiled. It is used if the files do not specify the hardware.
         triton_key: the result of `triton_key()` in the Triton version that compiled the cache, if it is known. Only MCV
             on bare metal compares this key.
 
     Raises:
-        CacheError: the folder has no supported cache, or contains a malformed file, a symbolic link or a device.
+        CacheError: the folder contains no supported cache, or contains a malformed file, a symbolic link or a device.
     """
     tree = list_tree(folder)
     files = Cache(

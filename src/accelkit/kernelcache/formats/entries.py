@@ -1,4 +1,4 @@
-"""The entries of a cache in MCV's `manifest.json`, whose format defines names, order and omitted fields.
+"""The entries of a cache in MCV's `manifest.json`. The format determines the names, the order and the omitted fields.
 
 MCV omits zeros and empty strings in most fields. Therefore, unlike in other modules, a missing number means zero here.
 """
@@ -17,7 +17,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         hash: Triton's key of the kernel.
-        dummy_key: the value that MCV compares instead of Triton's key if it runs outside of containers.
+        dummy_key: the value that MCV compares instead of Triton's key if MCV runs outside of containers.
         arch: the architecture, such as `75` or `gfx90a`; MCV also accepts a number.
     """
 
@@ -33,7 +33,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BinaryArtifacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The compiled artifacts of one model part (`prefix`) for one rank.
+    """The compiled artifacts for one part of a model (`prefix`) and one rank.
 
     Attributes:
         artifact_names: the names of files or folders, sorted; the bundle of a whole model is the single file `model`.
@@ -55,7 +55,7 @@ class BinaryArtifacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class AotModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was compiled ahead of time for one rank; `file_size` is in bytes."""
+    """A model that was compiled ahead of time for one rank. `file_size` is in bytes."""
 
     hash: str
     rank: str
@@ -74,7 +74,7 @@ class VllmEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HabanaRecipe(msgspec.Struct, frozen=True, kw_only=True):
-    """A graph compiled by Habana's Synapse. Sizes are in bytes, and 0 for a missing file."""
+    """A graph compiled by Habana's Synapse. Sizes are in bytes; the size of a missing file is 0."""
 
     graph_hash: str = msgspec.field(name="graphHash")
     device_id: str = msgspec.field(name="deviceId")

@@ -1,8 +1,8 @@
-"""Redaction of the environment that vLLM records with a compiled model.
+"""Redaction of the environment variables that vLLM records with a compiled model.
 
-Numbers, booleans, nulls and short strings of plain characters (such as versions or mode names) are not changed. Other
-strings are replaced, because paths and addresses reveal where the model was built. If the name of a variable contains a
-word such as KEY, TOKEN, SECRET or PASSWORD, its value is replaced even if it is a plain string. The variable is also
+Numbers, booleans, nulls and short simple strings (such as versions or mode names) are not changed. Other strings are
+replaced, because paths and addresses reveal where the model was built. If the name of a variable contains a word such
+as KEY, TOKEN, SECRET or PASSWORD, its value is replaced even if it is a short simple string. The variable is also
 reported as a secret.
 """
 

@@ -1,4 +1,4 @@
-"""Habana's recipe cache: a flat folder of `<graph>_<device>_syn<version>.recipe` files with `.metadata` files."""
+"""Habana's recipe cache: a flat folder that contains `<graph>_<device>_syn<version>.recipe` and `.metadata` files."""
 
 from __future__ import annotations
 

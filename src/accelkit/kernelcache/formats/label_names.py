@@ -1,7 +1,7 @@
-"""Label names in the configuration of a cache image.
+"""Names of the labels in a cache image's configuration.
 
 MCV and KServe define `cache.<format>.image/…` and `io.kserve.km/…`. accelkit adds `accelkit.io/cache-…` for facts that
-the other labels do not contain, but that determine whether a workload hits the cache.
+determine whether a workload hits the cache, but are missing in the other labels.
 """
 
 from __future__ import annotations

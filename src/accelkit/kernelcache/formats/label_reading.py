@@ -40,13 +40,13 @@ class ImageLabels(msgspec.Struct, frozen=True, kw_only=True):
         format: `triton`, `vllm`, `habana`, or the name of an unsupported format.
         size_bytes: the size of the extracted files.
         targets: the hardware for which the cache was compiled.
-        cache_formats: for vLLM: `aot_compile`, `binary`, `triton` or `unpacked`.
+        cache_formats: for vLLM, one or more of `aot_compile`, `binary`, `triton` and `unpacked`.
         hashes: the names of the hash folders in vLLM's cache.
         mounts: the paths at which a workload has to mount the cache.
-        split_capture: whether the image contains several folder trees next to each other instead of one root.
+        split_capture: whether the image contains several separate folder trees instead of one root.
         cpu_architecture: the CPU architecture of its native launchers, with its OCI name.
-        gpu_product: the card on which the cache was compiled.
-        variables: vLLM's variables at the time of compilation.
+        gpu_product: the product name of the card on which the cache was compiled.
+        variables: the environment variables of vLLM at compilation time.
     """
 
     format: str
@@ -115,7 +115,7 @@ def _is_cache_label(name: str) -> bool:
 
 
 def _read_format(labels: Mapping[str, str]) -> str:
-    """Return the format in the label `cache-type`. If it is missing, return the format that has a summary label."""
+    """Return the format in the label `cache-type` or, if it is missing, the format that has a summary label."""
     if named := _check_word(names.CACHE_TYPE, labels.get(names.CACHE_TYPE, "")):
         return _TYPES.get(named.lower(), named)
     for cache_format in (HABANA, VLLM, TRITON):

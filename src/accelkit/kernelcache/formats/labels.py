@@ -1,4 +1,4 @@
-"""Writer of the labels and `manifest.json` of a cache image, in MCV's format with additional labels."""
+"""Writer for the labels and `manifest.json` of a cache image, in MCV's format with additional labels."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from accelkit.kernelcache.formats.vllm import AOT_COMPILE, AOT_FOLDER
 
 
 def write_labels(cache: Cache, *, title: str, gpu_product: str | None = None) -> dict[str, str]:
-    """Return the labels for the image of a cache, sorted by name.
+    """Return the labels for a cache image, sorted by name.
 
     Args:
         cache: the cache in the image.
         title: the last part of the repository name.
         gpu_product: the product name of the card on which the cache was compiled, such as `NVIDIA H100 80GB HBM3`.
-            Kernels from Inductor are found only on cards with the same name, and the files in the cache do not contain
-            that name.
+            Inductor's kernels are found only on cards with the same name, and the files in the cache do not contain
+            this name.
 
     Raises:
         CacheError: `read_labels` would reject the labels, for example because there are too many hash folders.

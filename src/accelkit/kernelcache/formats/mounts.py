@@ -1,8 +1,8 @@
-"""Mounts of a cache in a workload, derived from KServe's image labels according to the rules of MCV and accelkit.
+"""The mounts that a workload needs to use a cache, derived from KServe's image labels by the rules of MCV and accelkit.
 
 The builder of the image writes the labels, and their values become environment variables and mounts of a pod.
-Therefore, paths must be plain, and only variables for cache folders are accepted. For example, LD_PRELOAD would execute
-code from the cache.
+Therefore, paths must consist only of ordinary names, and only variables for cache folders are accepted. For example,
+the variable LD_PRELOAD would cause code from the cache to be executed.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class MountPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         variable: the name of the framework's root variable.
-        value: the value of the variable: the path of the root; for Habana, followed by settings.
-        mounts: the mounts, beginning with the root of the framework.
+        value: the value of the variable, which is the path of the root. For Habana, the path is followed by settings.
+        mounts: the mounts, beginning with the framework's root.
     """
 
     variable: str
@@ -71,7 +71,7 @@ class ClaimMount(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
         path: the absolute path in the container.
         variable: the name of the variable to set to `value`; empty if the framework finds the folder without a
             variable, or if the image does not specify the variable.
-        value: usually `path`; for Habana followed by settings.
+        value: usually `path`. For Habana, the path is followed by settings.
         writable: whether the framework requires write access to the folder.
     """
 
@@ -143,7 +143,7 @@ def read_mount_plan(cache_format: str, labels: Mapping[str, str]) -> MountPlan |
 
 
 def find_capture_path(labels: CaptureLabels) -> str | None:
-    """Return the root path at which a cache was captured; None if it is not specified, as for Triton caches."""
+    """Return the root path at which a cache was captured; None if it is not specified, as in Triton caches."""
     plan = labels.mounts
     if plan is None:
         return None
@@ -154,12 +154,12 @@ def list_mounts(labels: CaptureLabels, mount_path: str) -> tuple[ClaimMount, ...
     """Return the mounts that a workload needs to use a cache.
 
     The first mount is the whole root at `mount_path`, because frameworks store more files in it than the labels list.
-    The other mounts are the trees that were captured next to the root. Each is mounted at its original path, because
-    its files contain that path.
+    The other mounts are the trees that were captured next to the root. Each tree is mounted at its original path,
+    because its files contain this path.
 
     Args:
         labels: the labels of the image.
-        mount_path: the path at which workloads mount the root. The cache was extracted for this path.
+        mount_path: the path for which the cache was extracted, and at which workloads mount the root.
     """
     variable = names.TRITON_ROOT if labels.format == TRITON else _ROOTS.get(labels.format, "")
     value = mount_path
@@ -188,15 +188,15 @@ def list_trees(labels: CaptureLabels, mount_path: str) -> list[tuple[Mount, str]
 
 
 def translate_sub_path(sub_path: str, capture_path: str, trees: Collection[str]) -> str:
-    """Convert a subPath, which may use MCV's layout, to the layout of the image.
+    """Convert a subPath, which may be in MCV's layout, to the image's layout.
 
     Newer releases of MCV extract the root to a folder next to the other trees. The folder is named after the last
     component of the root path, as in `vllm/torch_compile_cache`. accelkit preserves the layout of the image, in which
     the root contains all trees.
 
     Args:
-        sub_path: the subPath of a pod's mount.
-        capture_path: the root at which the cache was captured; empty if it is unknown.
+        sub_path: the subPath in a pod's volume mount.
+        capture_path: the root path at which the cache was captured; empty if it is unknown.
         trees: the folders of the trees that were captured next to the root.
     """
     first, _, rest = sub_path.strip("/").partition("/")
@@ -209,8 +209,8 @@ def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
     """Return the environment variables for a container that has the mounts from `list_mounts`.
 
     For vLLM, they include the variable for Triton's folder, which is in the home folder by default. If no Triton tree
-    was captured, the variable is set to a folder within the root, so that a later capture of the root includes kernels
-    that Triton compiles.
+    was captured, the variable is set to a folder within the root, so that a later capture of the root includes the
+    kernels that Triton compiles.
     """
     mounts = list_mounts(labels, mount_path)
     variables = {each.variable: each.value for each in mounts if each.variable}
@@ -220,7 +220,7 @@ def list_variables(labels: CaptureLabels, mount_path: str) -> dict[str, str]:
 
 
 def is_relocatable(labels: FormatLabels) -> bool:
-    """Return whether a cache works at any path without changes; False if its labels do not specify the file format."""
+    """Return whether a cache works at any path without changes; False if its labels do not specify its file format."""
     return labels.format == HABANA or set(labels.cache_formats) == {_RELOCATABLE}
 
 
@@ -254,7 +254,7 @@ def _read_extra_mounts(text: str, primary: str, root: str) -> Iterable[Mount]:
 
 
 def _check_sub_path(label: str, text: str) -> str:
-    """Return a plain relative path; `.` becomes an empty string."""
+    """Return the path if it is a valid relative path; return an empty string for `.`."""
     path = "" if text == "." else text
     if path and not is_plain(path):
         raise CacheError(f"the label {label} specifies the folder {text[:80]!r}, which is not a valid relative path")
@@ -268,7 +268,7 @@ def _check_path(label: str, text: str) -> str:
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path without a leading slash consists only of ordinary names."""
+    """Return whether a path without a leading slash consists only of ordinary names, without `.` or `..`."""
     if len(path.encode(errors="surrogatepass")) > MAX_PATH_BYTES or not path.isprintable():
         return False
     return not any(name in {"", ".", ".."} for name in path.split("/"))

@@ -2,8 +2,8 @@
 
 If the value of a variable differs in a workload, vLLM uses a different hash and does not find the cache.
 
-vLLM does not report this, so accelkit must issue a warning before the pod starts. vLLM records only the variables that
-are part of the hash. The path of the model is also part of the hash, but vLLM does not record it.
+vLLM does not report such a cache miss, so accelkit must issue a warning before the pod starts. vLLM records only the
+variables that are part of the hash. The path of the model is also part of the hash, but vLLM does not record it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def collect_variables(entries: Iterable[object]) -> dict[str, Value]:
 
 
 def read_label(labels: Mapping[str, str]) -> dict[str, Value]:
-    """Return the variables in the image label; empty if the label is missing.
+    """Return the variables in the image's label; empty if the label is missing.
 
     Raises:
         CacheError: the label is invalid.
@@ -83,7 +83,7 @@ def read_variables(cache: Path) -> dict[str, Value]:
 
 
 def write_texts(variables: Mapping[str, Value]) -> dict[str, str]:
-    """Return variables as strings, as in an environment; the value of a variable that was not set is empty."""
+    """Return the variables as strings, as in an environment; an unset variable has an empty value."""
     return {name: _write(value) for name, value in variables.items()}
 
 
@@ -91,7 +91,7 @@ def select_comparable(variables: Mapping[str, str | None]) -> dict[str, str]:
     """Return the variables that may be part of vLLM's hash and that a container sets to a literal value.
 
     Args:
-        variables: the variables of the container; the value is None if it comes from another object.
+        variables: the variables of the container; the value is None if it is defined in another object.
     """
     return {
         name: value
@@ -106,7 +106,7 @@ def is_counted(name: str) -> bool:
 
 
 def list_differing(recorded: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
-    """Return the names of a container's variables that are known to differ from the recorded variables."""
+    """Return the names of a container's variables whose values are known to differ from the recorded values."""
     return [name for name, value in own.items() if _differs(recorded.get(name), value)]
 
 
@@ -115,7 +115,7 @@ def _differs(recorded: str | None, value: str) -> bool:
 
 
 def bound_texts(variables: Mapping[str, str], most_bytes: int = MAX_REPORTED_BYTES) -> dict[str, str]:
-    """Return the variables that fit the limits of a node report, sorted by name, without redacted values."""
+    """Return the variables that do not exceed the limits of a node report, sorted by name, without redacted values."""
     kept: dict[str, str] = {}
     room = most_bytes
     for name, value in sorted(variables.items()):

@@ -1,7 +1,7 @@
-"""List of the files in a cache folder, in which only regular files and folders are accepted.
+"""List of the files in a cache folder. Only regular files and folders are accepted.
 
-A symbolic link could copy an unrelated file from the build host to an image, or be broken on the node that uses the
-image. Devices, pipes and sockets have no content to copy.
+A symbolic link could cause an unrelated file on the build host to be copied to an image. It could also be broken on the
+node that uses the image. Devices, pipes and sockets have no content to copy.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Tree(msgspec.Struct, frozen=True):
         return path in self.sizes
 
     def list_names(self, folder: str) -> tuple[str, ...]:
-        """Return the sorted names of the entries directly in `folder`, a relative path that is empty for the root."""
+        """Return the sorted names of the entries directly in `folder`, a relative path (empty for the root)."""
         start = len(folder) + 1 if folder else 0
         return tuple(sorted({path[start:].split("/", 1)[0] for path in self.list_files(folder)}))
 
     def list_files(self, folder: str) -> tuple[str, ...]:
-        """Return the files at any depth in `folder`, sorted."""
+        """Return the sorted files at any depth in `folder`."""
         if not folder:
             return self.paths
         # "0" follows "/" in ASCII, so all paths in the folder are sorted between `folder/` and `folder0`.

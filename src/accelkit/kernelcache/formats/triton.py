@@ -40,7 +40,7 @@ prepare(_Metadata)
 
 
 class CompiledKernel(msgspec.Struct, frozen=True):
-    """A kernel, the path of its metadata, and the Triton version that compiled it, or None if it was not recorded."""
+    """A kernel, the path of its metadata, and the Triton version that compiled it (None if it was not recorded)."""
 
     path: str
     kernel: Kernel
@@ -48,7 +48,7 @@ class CompiledKernel(msgspec.Struct, frozen=True):
 
 
 def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRITON_KEY) -> Iterator[CompiledKernel]:
-    """Yield the kernels with metadata files at any depth in a folder of the tree; ignore metadata without a hash.
+    """Yield the kernels with metadata files at any depth in a folder; ignore metadata without a hash.
 
     Raises:
         CacheError: a file with a hash does not have Triton's metadata format.
@@ -63,7 +63,7 @@ def read_kernels(tree: Tree, folder: str = "", *, triton_key: str = UNKNOWN_TRIT
 
 
 def collect_targets(compiled: Iterable[Kernel]) -> tuple[Target, ...]:
-    """Return the targets of kernels, each with the newest PTX ISA version that one of its kernels requires."""
+    """Return the targets of kernels, each with the newest PTX ISA version that its kernels require."""
     newest = dict[Target, int]()
     for kernel in compiled:
         target = Target(kernel.backend, str(kernel.arch), kernel.warp_size)

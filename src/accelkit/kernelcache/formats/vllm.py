@@ -49,7 +49,7 @@ _factors = msgspec.json.Decoder(_Factors)
 
 
 class HashFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """One hash folder: its entry in the manifest, and the hardware and versions that its files specify."""
+    """A hash folder: its entry in the manifest, and the hardware and versions that its files specify."""
 
     entry: VllmEntry
     targets: tuple[Target, ...]
@@ -64,10 +64,9 @@ def is_vllm(tree: Tree) -> bool:
 
 
 def read_hash_folders(tree: Tree, *, triton_key: str, built_for: Target | None) -> Iterator[HashFolder]:
-    """Yield the hash folders with supported content.
+    """Yield the hash folders that have supported content.
 
-    `built_for` is the hardware for entries that do not specify it, because compiled artifacts specify at most the
-    backend.
+    Compiled artifacts specify at most the backend. For the other fields, `built_for` is used.
 
     Raises:
         CacheError: a file does not have the format that its name implies.
@@ -164,9 +163,9 @@ def _read_factors(tree: Tree, path: str) -> _Factors:
 def _find_target(env: dict[str, Any], compiled: tuple[Target, ...], built_for: Target | None) -> Target:
     """Return the target of compiled artifacts.
 
-    Kernels next to the artifacts contain the complete target. Without kernels, the environment specifies only the
-    backend, and `built_for` provides the other fields. If they are missing, MCV assumes a T4 or an MI100. accelkit
-    treats the architecture as unknown instead.
+    If the folder also contains kernels, they specify the complete target. Without kernels, the environment specifies
+    only the backend, and `built_for` provides the other fields. If these fields are missing, MCV assumes a T4 or an
+    MI100. accelkit treats the architecture as unknown instead.
     """
     backend, cuda_version = _find_device_backend(env), _read_cuda_version(env)
     for known in (*compiled, *_list_given(built_for)):

@@ -50,7 +50,7 @@ class Platform(msgspec.Struct, frozen=True):
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A reference to a blob or to another manifest; `size` is in bytes."""
+    """A reference to a blob or to another manifest. `size` is in bytes."""
 
     media_type: str
     digest: str
@@ -73,12 +73,12 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def artifact(self) -> str:
-        """The artifact type; if it is not set, the media type of the configuration."""
+        """The artifact type or, if it is not set, the media type of the configuration."""
         return self.artifact_type or self.config.media_type
 
 
 class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An index, which lists several manifests under one name."""
+    """An index, which lists several manifests under a single name."""
 
     schema_version: int
     manifests: tuple[Descriptor, ...]
@@ -115,7 +115,7 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
     """Decode a manifest or an index.
 
     Args:
-        content: the unchanged bytes from the registry.
+        content: the bytes from the registry, unchanged.
         media_type: the media type that the registry returned, or an empty string. The media type in the document must
             match it.
 
@@ -146,7 +146,7 @@ def decode_manifest(content: bytes, media_type: str = "") -> Manifest | Index:
 
 
 def _decode_members(content: bytes) -> dict[str, Any]:
-    """Return the members of a JSON object, which must be unambiguous for all JSON parsers.
+    """Return the members of a JSON object; all JSON parsers must interpret them in the same way.
 
     Otherwise, an attacker could use a document that two parsers interpret differently. If a name is repeated, some
     parsers use the first value and others use the last value. Go's parser also ignores case. A null member is treated

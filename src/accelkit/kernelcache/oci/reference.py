@@ -1,7 +1,7 @@
 """Strict parser for image names, which consist of registry, repository, tag and digest.
 
 The grammar is defined by the `distribution` project, with Docker Hub's defaults. Only SHA-256 digests are accepted,
-because signatures contain them and all registries compute them.
+because signatures contain SHA-256 digests and all registries compute them.
 """
 
 from __future__ import annotations

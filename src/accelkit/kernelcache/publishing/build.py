@@ -1,4 +1,4 @@
-"""Reproducible build and push of a cache image from a cache folder, without `docker` or `buildah`."""
+"""Reproducible builds of cache images from cache folders, and pushes of these images, without `docker` or `buildah`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BuildOptions:
         compression: the compression format of the layer; MCV supports only gzip.
         media: the family of media types: OCI or Docker.
         architecture: the CPU architecture of the image and of its native launchers; None for this host's architecture.
-        gpu_product: the name of the card on which the cache was compiled. Kernels from Inductor are found only on cards
+        gpu_product: the name of the card on which the cache was compiled. Inductor's kernels are found only on cards
             with this name.
         built_for: the backend and architecture of the card, if the files of the cache do not contain them.
         allow_secrets: whether to push a cache even if its files contain variables that look like secrets.
@@ -60,7 +60,7 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """A built image, with the result of the push.
+    """A built image and the result of the push.
 
     Attributes:
         digest: the digest of the manifest.
@@ -70,8 +70,8 @@ class BuiltImage:
         labels: the labels in the image configuration.
         layer: the only layer of the image.
         pushed: whether this build pushed the image.
-        uploaded_bytes: the number of bytes sent. It is less than the size of the image if the registry already had some
-            of its blobs.
+        uploaded_bytes: the number of bytes sent. It is less than the image size if the registry already had some of its
+            blobs.
     """
 
     digest: str
@@ -99,7 +99,8 @@ async def build_image(
         reference: the target reference. An existing tag is moved to the new image.
         options: the options of the build.
         client: an open client; None to build the image without a push, for example to compute its digest.
-        present: the digest to which the tag currently points, or None. An image with this digest is not pushed again.
+        present: the digest to which the tag currently points; None if it is unknown. An image with this digest is not
+            pushed again.
 
     Raises:
         CacheError: the folder is not a cache, contains secrets, changes during the build, or contains file names that

@@ -21,7 +21,7 @@ class CopyResult:
     """The result of a copy.
 
     Attributes:
-        digest: the digest of the image, the same in both registries.
+        digest: the digest of the image, which is the same in the source and target registries.
         uploaded_bytes: the number of bytes sent, excluding blobs that already existed or were mounted from another
             repository.
         manifests: the number of manifests written, including the manifests of signatures.
@@ -42,18 +42,18 @@ async def copy_image(
     *,
     signatures: bool = True,
 ) -> CopyResult:
-    """Copy an image, with all images in an index, and the signatures of each image.
+    """Copy an image (or, for an index, all images in it) and the signatures of each image.
 
     Args:
         source_client: an open client for the source registry.
         source: the image, by tag or digest.
-        client: an open client for the target registry; may be the same client.
+        client: an open client for the target registry; may be the same as `source_client`.
         target: the target repository and tag. Without a tag, the image is written under its digest. If a digest is
             specified, it must match the image.
         signatures: whether to copy the signatures.
 
     Raises:
-        RegistryError: a request to a registry was rejected or failed.
+        RegistryError: a registry rejected a request, or a request failed.
         CacheError: the image or the list of its signatures cannot be read, or the target specifies a different digest.
     """
     raw = await source_client.read_manifest(source)
@@ -81,7 +81,7 @@ class _Copying:
     _begun: int = 0
 
     async def copy_manifest(self, raw: RawManifest, tag: str | None = None) -> list[str]:
-        """Copy a manifest after all objects that it refers to, so that the target never has an incomplete image.
+        """Copy a manifest after the objects that it refers to, so that the target never has an incomplete image.
 
         Returns:
             The digests of the manifest and of all manifests that it refers to, without duplicates.
@@ -108,7 +108,7 @@ class _Copying:
         await self.client.uploads.push_manifest(place, raw.content, media_type)
 
     async def copy_signatures(self, image: Reference, digest: str) -> None:
-        """Copy the signature image from cosign 2, and the bundles that refer to the image."""
+        """Copy the signature image that cosign 2 created, and the bundles that refer to the image."""
         tag = build_signature_tag(digest)
         try:
             raw = await self.source_client.read_manifest(image.with_tag(tag))

@@ -1,4 +1,4 @@
-"""Writer of a Docker configuration file with one login, for programs that read logins only from such a file."""
+"""Writer for a Docker configuration file with a single login, for programs that read logins only from such a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 
 @contextlib.contextmanager
 def write_docker_config(registry: str, login: Login | None) -> Iterator[dict[str, str]]:
-    """Write a login to a temporary configuration file, which only this user can read.
+    """Write a login to a temporary configuration file that only the current user can read.
 
     Args:
         registry: the host, with the port if it is specified.

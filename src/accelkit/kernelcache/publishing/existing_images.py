@@ -1,4 +1,4 @@
-"""Search for existing images in a registry by tag, and for the attached signatures."""
+"""Search for existing images by tag in a registry, and for the signatures that are attached to an image."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
 
     Args:
         client: an open client.
-        image: the image, by digest.
+        image: the image reference with a digest.
 
     Returns:
-        The predicate type that each attachment specifies, by digest. The type identifies a signature or an attestation.
+        The predicate type of each attachment, keyed by digest. The type identifies a signature or an attestation.
 
     Raises:
         CacheError: a referrer of the image is not a manifest.
@@ -85,7 +85,7 @@ async def list_attachments(client: RegistryClient, image: Reference) -> dict[str
 
 
 async def has_signature(client: RegistryClient, image: Reference) -> bool:
-    """Return whether an image has a signature, which may be invalid. The errors are those of `list_attachments`."""
+    """Return whether an image has a signature, valid or not. Raises the same errors as `list_attachments`."""
     return SIGN_PREDICATE in (await list_attachments(client, image)).values()
 
 

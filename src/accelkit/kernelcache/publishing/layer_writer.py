@@ -1,14 +1,15 @@
-"""Writer of the layer and the configuration of a cache image.
+"""Writer for the layer and the configuration of a cache image.
 
 The same files always result in the same bytes, regardless of their owners and times: names are sorted, and owner, mode
 and time are fixed. The layer is written as a stream and is never completely in memory.
 
-In trees that ninja built, the modification times are preserved in whole seconds. Otherwise, ninja would rebuild files
-that are older than their sources or newer than the times in its log. The log is part of the tree and contains times, so
-the bytes of these trees differ after each compilation.
+In trees that ninja built, modification times are preserved, rounded to whole seconds. Otherwise, ninja would rebuild
+files that are older than their sources or newer than the times in its log. The log is part of the tree and contains
+times, so the bytes of these trees differ after each compilation.
 
 The gzip format is written with zlib. ISA-L was 12 times as fast in one measurement (500 MB/s instead of 40 MB/s on one
-core), but it does not guarantee the same output on every CPU. For higher speed, use zstd, which MCV does not support.
+core), but it does not guarantee the same output on every CPU. If speed is more important, use zstd, which MCV does not
+support.
 """
 
 from __future__ import annotations
@@ -113,13 +114,13 @@ def write_layer(
 def write_image_config(
     layer: LayerInfo, labels: Mapping[str, str], *, architecture: str, created: str = CREATED
 ) -> bytes:
-    """Return the configuration of an image with this layer, as JSON with sorted keys.
+    """Return the configuration of an image that contains this layer, as JSON with sorted keys.
 
     Args:
         layer: the result of `write_layer`.
         labels: the result of `formats.write_labels` for the cache.
         architecture: the CPU architecture of the host that built the cache, with its OCI name.
-        created: the creation time, RFC 3339. The default is a fixed time, so that the same cache results in the same
+        created: the creation time, RFC 3339. By default, it is a fixed time, so that the same cache results in the same
             image.
     """
     config = {
@@ -173,7 +174,7 @@ def _write_archive(cache: Cache, folder: Path, modified: int) -> Iterator[bytes]
 
 
 def _find_tree(path: str) -> str:
-    """Return the first folder of a path; empty for a file in the root."""
+    """Return the first folder in a path; empty for a file in the root."""
     return path.partition("/")[0] if "/" in path else ""
 
 

@@ -31,7 +31,7 @@ class Cosign:
         log: whether to add an entry to the transparency log.
         plain_http: whether to use the registry without TLS.
         arguments: other options for cosign.
-        environ: environment variables for cosign in addition to those of this process.
+        environ: environment variables for cosign, in addition to the environment of this process.
     """
 
     program: str = "cosign"
@@ -101,10 +101,11 @@ async def sign_image(image: Reference, cosign: Cosign, settings: RegistrySetting
     """Sign an image in its registry, with the same settings as the client that pushed it.
 
     Args:
-        image: the image, by digest.
+        image: the image reference with a digest.
         cosign: the program and its options, without registry options.
         settings: the settings of the client that pushed the image.
-        lend_login: whether cosign receives the login from `settings`; otherwise, it uses the Docker logins of the user.
+        lend_login: whether to pass the login from `settings` to cosign; otherwise, cosign uses the user's Docker
+            logins.
 
     Raises:
         ConfigurationError: cosign is not installed, or a login cannot be read.

@@ -2,8 +2,8 @@
 
 accelkit does not use existing libraries (oras, python-dxf), because they are synchronous and do not support mirrors.
 
-The client hashes data while it receives it from a registry, and rejects more data than announced. It sends credentials
-only to the registry to which they belong.
+The client computes the hash of the data that it receives from a registry, and rejects more data than the announced
+size. It sends credentials only to the registry to which they belong.
 """
 
 from accelkit.kernelcache.registry.client import RawManifest, RegistryClient

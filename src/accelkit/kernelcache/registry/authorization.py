@@ -1,4 +1,4 @@
-"""Authorization at registries: parsing of challenges, and responses with tokens or passwords."""
+"""Registry authorization: parsing of challenges, and responses with tokens or passwords."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _token = msgspec.json.Decoder(_Token)
 
 
 def parse_challenges(headers: list[str]) -> Challenge | None:
-    """Return a supported challenge from `WWW-Authenticate` headers, preferably `bearer`; None if none is supported."""
+    """Return a supported challenge from `WWW-Authenticate` headers, preferably `bearer`; None if there is none."""
     found: dict[str, dict[str, str]] = {}
     for header in headers:
         values: dict[str, str] = {}
@@ -70,12 +70,12 @@ def parse_challenges(headers: list[str]) -> Challenge | None:
 
 
 class Authorizer:
-    """The authorization headers for the challenges of registries, cached per endpoint and scope.
+    """Authorizer that responds to registry challenges, and caches the authorization headers per endpoint and scope.
 
     Args:
         session: the session for token requests.
-        settings: the logins, and the registries that may be used without TLS.
-        clock: returns a monotonic time in seconds.
+        settings: the settings that specify the logins and the registries that may be used without TLS.
+        clock: a function that returns a monotonic time in seconds.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Authorizer:
         self._headers: dict[tuple[str, str], tuple[str, float]] = {}
 
     def find_header(self, endpoint: RegistryEndpoint, scope: str) -> dict[str, str]:
-        """Return the cached authorization header; empty if there is no header or it has expired."""
+        """Return the cached authorization header; empty if no header is cached or the header has expired."""
         value, until = self._headers.get((endpoint.base, scope), ("", 0.0))
         return {"Authorization": value} if value and self._clock() < until else {}
 

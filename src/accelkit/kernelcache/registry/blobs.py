@@ -28,7 +28,7 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-[0-9]{1,19}/(?:[0-9]{1,19}|\*)
 
 
 async def stream_blob(exchange: Exchange, endpoint: RegistryEndpoint, blob: Descriptor) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a blob as they arrive. They are verified only after the iteration ends without an error.
+    """Yield the bytes of a blob as they arrive. They are verified only if the iteration completes without an error.
 
     Args:
         exchange: an open exchange.

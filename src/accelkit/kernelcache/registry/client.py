@@ -39,7 +39,7 @@ _UNSUPPORTED = frozenset({400, 404, 405, 406, 501})
 
 @dataclass(frozen=True)
 class RawManifest:
-    """A manifest as unchanged bytes from the registry; `digest` is computed from `content`."""
+    """A manifest with the unchanged bytes from the registry. `digest` is computed from `content`."""
 
     content: bytes
     media_type: str
@@ -67,7 +67,7 @@ class RegistryClient:
 
     Args:
         settings: the registry settings, with logins and timeouts.
-        sleep: waits between attempts; replaced in tests.
+        sleep: a function that waits between attempts; tests replace it.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RegistryClient:
         return await self._endpoints.request_in_turn(reference, read)
 
     async def stream_blob(self, reference: Reference, blob: Descriptor) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a blob as they arrive. They are verified only after the iteration ends without an error.
+        """Yield the bytes of a blob as they arrive. They are verified only if the iteration completes without an error.
 
         Raises:
             RegistryError: the blob is missing, has a different size or digest, or the transfer was interrupted too many
@@ -149,10 +149,10 @@ class RegistryClient:
         )
 
     async def list_referrers(self, reference: Reference) -> Referrers:
-        """List the referrers of a manifest, given by digest, from the referrers API and the fallback tag.
+        """List a manifest's referrers from the referrers API and the fallback tag. The reference must have a digest.
 
-        The API and the tag are both queried, because some registries support only the tag and return an empty list from
-        the API. All mirrors are also queried, because in an air-gapped cluster, only mirrors are reachable.
+        Both the API and the tag are queried, because some registries support only the tag, and their API returns an
+        empty list. All mirrors are also queried, because only mirrors are reachable in an air-gapped cluster.
 
         Raises:
             CacheError: the reference has no digest.
@@ -236,10 +236,10 @@ def _decode_index(content: bytes) -> Index:
 
 
 def _convert_problem(exc: Problem) -> tuple[Problem, ...]:
-    """Return an error as a problem, or nothing if the object is missing."""
+    """Return an error as a list with one problem; return an empty list if the object is missing."""
     return () if isinstance(exc, RegistryError) and exc.missing else (exc,)
 
 
 def _select_problems(by_endpoint: list[tuple[Problem, ...]]) -> list[Problem]:
-    """Return the relevant problems: an empty list if the last endpoint, the registry itself, has no problem."""
+    """Return all problems; return an empty list if the last endpoint, which is the registry itself, has no problem."""
     return [problem for each in by_endpoint for problem in each] if by_endpoint[-1] else []

@@ -27,7 +27,7 @@ _TOKEN_USER = "<token>"  # noqa: S105 - a marker of the helpers' protocol
 
 @dataclass(frozen=True)
 class Login:
-    """A user name with a password, or a refresh token."""
+    """A user name with a password or a refresh token."""
 
     username: str = ""
     password: str = ""
@@ -65,7 +65,7 @@ class RegistryCredentials:
     """Registry logins from several sources. The first source with a login for a registry takes precedence.
 
     Args:
-        logins: logins by registry host.
+        logins: logins, keyed by registry host.
         configs: documents in the format of Docker's `config.json`, which pull secrets also use.
     """
 
@@ -95,7 +95,7 @@ class RegistryCredentials:
 
     @classmethod
     def from_documents(cls, documents: Iterable[tuple[str, bytes]]) -> RegistryCredentials:
-        """Return the logins from the pull secrets of tenants, without credential helpers, which would run on this host.
+        """Return the logins from tenants' pull secrets. Ignore credential helpers, because they would run on this host.
 
         Args:
             documents: the name of each document, for messages, and its content in Docker's format.
@@ -191,7 +191,7 @@ def _is_host(key: str) -> bool:
 
 
 def _rank(key: str) -> tuple[int, bool]:
-    """Return the precedence of a key: longer paths take precedence, followed by hosts without a wildcard."""
+    """Return a sort key for precedence: longer paths take precedence, and then hosts without a wildcard."""
     host, _, path = _strip_scheme(key).partition("/")
     return len(path), "*" not in host
 

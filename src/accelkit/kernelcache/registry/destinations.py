@@ -1,4 +1,4 @@
-"""Request destinations: URLs from registries, origins that may receive a login, plain HTTP, and proxies."""
+"""Request destinations: registry-provided URLs, origins that may receive a login, plain HTTP, and proxies."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _UNREACHABLE_SECONDS: Final = 30.0
 
 
 class Endpoints:
-    """The endpoints of repositories. It remembers which registries are unreachable.
+    """Requests to the endpoints of repositories, with a record of the registries that are unreachable.
 
     A mirror may lack signatures that the registry has, so the registry is also queried, even if a mirror responds. In
     an air-gapped cluster, the registry is unreachable. If a mirror has responded, only one connection to the registry
@@ -30,7 +30,7 @@ class Endpoints:
 
     Args:
         settings: the registries, their mirrors and the timeouts.
-        clock: returns a monotonic time in seconds.
+        clock: a function that returns a monotonic time in seconds.
     """
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class Endpoints:
     async def request_all(
         self, reference: Reference, request: Callable[[RegistryEndpoint], Awaitable[T]]
     ) -> list[T | Problem]:
-        """Query all mirrors and the registry in parallel; return each response or error, the registry's as the last."""
+        """Query all mirrors and the registry in parallel; return each response or error, with the registry's last."""
         *mirrors, origin = self._settings.list_endpoints(reference)
         if not mirrors:
             return [await _try(request, origin)]
@@ -63,7 +63,7 @@ class Endpoints:
         """Query each mirror and then the registry itself, and return the first response.
 
         Raises:
-            RegistryError: no endpoint responded; this is the error of the registry.
+            RegistryError: no endpoint responded; the error is the registry's error.
         """
         *mirrors, origin = self._settings.list_endpoints(reference)
         problems: list[str] = []
@@ -71,7 +71,7 @@ class Endpoints:
             try:
                 return await request(mirror)
             except RegistryError as exc:
-                # A response that the object is missing is not a problem.
+                # A response that reports a missing object is not a problem.
                 problems += [] if exc.missing else [exc.message]
         try:
             answer = await request(origin)
@@ -104,5 +104,5 @@ async def _try(request: Callable[[RegistryEndpoint], Awaitable[T]], endpoint: Re
 
 
 def _is_answer(outcome: object) -> bool:
-    """Return whether an endpoint responded, including with the status that the object is missing."""
+    """Return whether an endpoint responded; a status that reports a missing object is also a response."""
     return not isinstance(outcome, RegistryError) or outcome.missing

@@ -51,11 +51,11 @@ class _Request:
 
 
 class Exchange:
-    """A sender of requests to registries. Use it as a context manager with `async with`.
+    """Client for single registry requests. Use it as a context manager with `async with`.
 
     Args:
         settings: the registry settings, with logins and timeouts.
-        sleep: waits between attempts; replaced in tests.
+        sleep: a function that waits between attempts; tests replace it.
     """
 
     def __init__(self, settings: RegistrySettings, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -113,8 +113,8 @@ class Exchange:
             actions: the actions that the token must allow: `pull` or `pull,push`.
             accepted: the accepted HTTP statuses.
             headers: additional headers.
-            body: returns the request body; called for each attempt.
-            body_bytes: the size of the body, which extends the timeout.
+            body: a function that returns the request body; it is called for each attempt.
+            body_bytes: the size of the body; the timeout increases with the size.
             attempts: the maximum number of attempts; None for the number that the endpoint specifies.
 
         Raises:
@@ -164,7 +164,7 @@ class Exchange:
         return await self.retry(endpoint, once)
 
     async def retry(self, endpoint: RegistryEndpoint, once: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until it succeeds, it fails with a permanent error, or the endpoint allows no more attempts.
+        """Repeat a call until it succeeds, fails permanently, or reaches the endpoint's maximum number of attempts.
 
         Raises:
             RegistryError: the last attempt failed.

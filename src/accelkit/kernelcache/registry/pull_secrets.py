@@ -1,4 +1,4 @@
-"""Reader of the pull secrets of a cache, which reads each Secret individually, without list, watch or cache."""
+"""Reader for the pull secrets of a cache, which reads each Secret individually, without list or watch requests."""
 
 from __future__ import annotations
 

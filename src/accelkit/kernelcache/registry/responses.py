@@ -1,4 +1,4 @@
-"""Registry responses: complete small bodies, the next page of a list, and errors with the message of the registry."""
+"""Registry responses: complete small bodies, the next page of a list, and errors with the registry's message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BODY_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class RegistryResponse:
-    """A complete small response. `following` is the unchanged URL of the next page, or None."""
+    """A complete small response. `following` is the unchanged URL of the next page; None on the last page."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -50,7 +50,7 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int, what: str) 
 
 
 def read_next_page(response: aiohttp.ClientResponse) -> str | None:
-    """Return the URL of the next page in the `Link` header; None on the last page.
+    """Return the URL of the next page from the `Link` header; None on the last page.
 
     Raises:
         RegistryError: the header is invalid, so the list is incomplete.

@@ -46,13 +46,13 @@ class RegistrySettings:
         credentials: the logins, by registry.
         ca_file: a PEM file with certificate authorities that are trusted in addition to those of the operating system.
         plain_http: the registries that are used without TLS (`host` or `host:port`, as in references).
-        mirrors: the mirrors of each registry, which are queried before the registry. A mirror is a host with an
+        mirrors: the mirrors for each registry, which are queried before the registry. A mirror is a host with an
             optional path prefix (`host:port/prefix`).
         timeout_seconds: the maximum time to wait for a response or for more data, in seconds.
         connect_seconds: the maximum time to wait for a connection, in seconds. The name lookup may take up to the same
-            additional time.
-        attempts: the maximum number of attempts for one request to the registry. For a mirror, there is only one
-            attempt, because other endpoints are queried afterwards.
+            time in addition.
+        attempts: the maximum number of attempts for one request to the registry. Requests to a mirror are attempted
+            only once, because other endpoints are queried afterwards.
     """
 
     credentials: RegistryCredentials = field(default_factory=RegistryCredentials)
@@ -101,7 +101,7 @@ class RegistrySettings:
         )
 
     def list_endpoints(self, reference: Reference) -> tuple[RegistryEndpoint, ...]:
-        """Return the endpoints of a repository in the order of requests: the mirrors, then the registry itself."""
+        """Return the endpoints of a repository in the order of queries: the mirrors, then the registry itself."""
         mirrors = []
         for mirror in self.mirrors.get(reference.registry, ()):
             host, _, prefix = mirror.strip("/").partition("/")

@@ -1,4 +1,4 @@
-"""Uploads of blobs and manifests, and of the list of referrers in registries without the referrers API."""
+"""Uploads of blobs, manifests and, for registries without the referrers API, the list of referrers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ACCEPTED = 202
 
 
 class Uploads:
-    """A writer to the registry of a reference, which never writes to mirrors.
+    """Writer for the registry of an image reference. It never writes to mirrors.
 
     Args:
         exchange: an open exchange.
@@ -64,7 +64,7 @@ class Uploads:
         Args:
             reference: the repository.
             blob: the digest and the size of the blob.
-            content: yields the bytes of the blob; called for each attempt.
+            content: a function that yields the bytes of the blob; it is called for each attempt.
             mount_from: another repository in the same registry that has the blob; None if there is no known repository.
 
         Returns:
@@ -192,7 +192,7 @@ class Uploads:
 
 
 class _BlobBody:
-    """The body of an upload. It records an error of its source, which is not an error of the registry."""
+    """The body of an upload. It records an error in its source separately, because this is not a registry error."""
 
     def __init__(self, blob: Descriptor, content: Callable[[], AsyncIterator[bytes]]) -> None:
         self.failure: Exception | None = None

@@ -1,7 +1,7 @@
 """Signatures of images, verified against signer policies.
 
-accelkit does not use only the Python library `sigstore`, because it verifies only Sigstore certificates in bundles. It
-does not support signature images from cosign 2, public keys without certificates, or private authorities.
+The Python library `sigstore` is not sufficient, because it verifies only Sigstore certificates in bundles. It does not
+support signature images from cosign 2, public keys without certificates, or private authorities.
 """
 
 from accelkit.kernelcache.signatures.findings import Failure, RejectionReason, Signature, UnverifiedError

@@ -44,7 +44,7 @@ def verify_artifact(bundle: Path, artifact: str, signer: Signer, trust: TrustRoo
 
     Raises:
         ConfigurationError: a file cannot be read.
-        RejectedError: the bundle does not contain a valid signature of the file by the signer.
+        RejectedError: the bundle does not contain a valid signature of the file from this signer.
     """
     try:
         if bundle.stat().st_size > MAX_SIGNATURE_BYTES:

@@ -40,7 +40,7 @@ _statement = msgspec.json.Decoder(_Statement)
 
 
 def may_be_bundle(referrer: Descriptor) -> bool:
-    """Return whether an entry in a list of referrers may be a bundle. The type in its manifest is decisive.
+    """Return whether an entry in a list of referrers may be a bundle. Only the type in its manifest is reliable.
 
     Some lists contain entries without a type, or with the type of the empty configuration, which cosign 3 writes.
     """
@@ -70,7 +70,7 @@ def read_bundle(content: bytes) -> Any:
 
 
 def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEvidence:
-    """Return the image signature in a bundle.
+    """Return the image signature from a bundle.
 
     Args:
         content: the JSON of the bundle.
@@ -78,7 +78,7 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
         source: the origin of the bundle, for messages.
 
     Raises:
-        RejectedError: the bundle cannot be read, is not an image signature, or is a signature of another image.
+        RejectedError: the bundle cannot be read, is not an image signature, or is a signature for another image.
     """
     bundle = read_bundle(content)
     envelope = bundle.dsse_envelope
@@ -93,7 +93,7 @@ def read_image_evidence(content: bytes, digest: str, source: str) -> SignatureEv
 
 
 def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
-    """Return the signature of a bundle's envelope, without checking the payload.
+    """Return the envelope signature from a bundle without checking the payload.
 
     Raises:
         RejectedError: the verification material cannot be read.
@@ -117,7 +117,7 @@ def read_envelope_evidence(bundle: Any, source: str) -> SignatureEvidence:
 
 
 def encode_pae(payload_type: str, payload: bytes) -> bytes:
-    """Return the signed bytes of an envelope (pre-authentication encoding): its type and payload with their lengths."""
+    """Return the signed bytes of an envelope (pre-authentication encoding): its type and payload, and their lengths."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -139,10 +139,10 @@ def _check_statement(payload: bytes, digest: str) -> dict[str, str]:
 
 
 def read_material(bundle: Any) -> dict[str, Any]:
-    """Return the values from a bundle's verification material for fields of `SignatureEvidence`.
+    """Return the fields of `SignatureEvidence` that a bundle's verification material contains.
 
     Raises:
-        RejectedError: a certificate cannot be read, or the material has more than one log entry.
+        RejectedError: a certificate cannot be read, or the material contains more than one log entry.
     """
     material = bundle.verification_material
     given = [material.certificate] if material.certificate else []
@@ -181,7 +181,7 @@ def _convert_record(entry: Any) -> LogRecord:
 
 
 def _convert_for_sigstore(bundle: Any) -> Any:
-    """Return a bundle as an object from `sigstore`; None if `sigstore` does not support this kind of bundle."""
+    """Convert a bundle to an object from `sigstore`; return None if `sigstore` does not support this kind of bundle."""
     from sigstore.errors import Error  # noqa: PLC0415 - loaded only if needed
     from sigstore.models import Bundle  # noqa: PLC0415 - the same
 
@@ -196,7 +196,7 @@ def _shorten(exc: BaseException) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decode base64, strictly.
+    """Decode base64 text strictly.
 
     Raises:
         ValueError: the text is not base64.

@@ -1,4 +1,4 @@
-"""Checks of signer certificates: path, usage and identity."""
+"""Checks for signer certificates: path, usage and identity."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def check_path(
         chain: untrusted certificates from the signature.
         authorities: the trusted authorities.
         at: the time at which the path must be valid.
-        private: whether a missing extended key usage and `anyExtendedKeyUsage` are accepted for the signer's
-            certificate, as in cosign.
+        private: whether to accept a signer's certificate without an extended key usage or with `anyExtendedKeyUsage`,
+            as in cosign.
 
     Returns:
-        The certificates above the given certificate, beginning with its issuer.
+        The certificates above the signer's certificate, beginning with its issuer.
 
     Raises:
-        RejectedError: there is no valid path, the certificate was expired at that time, or it is not intended for code
+        RejectedError: there is no valid path, the certificate had expired at that time, or it is not intended for code
             signing.
     """
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:

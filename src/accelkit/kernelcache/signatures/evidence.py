@@ -36,15 +36,15 @@ class SignatureMaterial(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LogRecord:
-    """An unverified entry in a transparency log.
+    """An unverified transparency log entry.
 
     Attributes:
         body: the entry, in the canonical form of the log.
-        log_id: the SHA-256 of the log's key; only a hint.
+        log_id: the SHA-256 of the log's key, which is only a hint.
         log_index: the index of the entry in the log.
-        integrated_time: the time of the entry in seconds since 1970, or None. It is verified only by the promise.
-        promise: the signature of the log over the previous four fields, or None.
-        proof: sigstore's object for the entry, with an inclusion proof and a checkpoint, or None.
+        integrated_time: the time of the entry in seconds since 1970, or None. Only the promise verifies it.
+        promise: the log's signature over the previous four fields, or None.
+        proof: sigstore's entry object, which contains an inclusion proof and a checkpoint, or None.
 
     Raises:
         RejectedError: the index or the time is out of range.
@@ -70,7 +70,7 @@ class LogRecord:
 
     @property
     def proven_index(self) -> int:
-        """The index in the log, verified by the promise or the proof. `log_index` is verified only by the promise."""
+        """The log index that the promise or the proof verifies. `log_index` is verified only by the promise."""
         return int(self.proof.inclusion_proof.log_index) if self.promise is None else self.log_index
 
 
@@ -90,8 +90,8 @@ class SignatureEvidence:
         chain: untrusted certificates from the signature.
         hint: the key hint from the bundle, or None.
         record: the log entry, or None.
-        timestamps: RFC 3161 responses for the signature, in DER.
-        annotations: the signed claims in addition to the digest.
+        timestamps: RFC 3161 timestamp responses for the signature, in DER.
+        annotations: the signed claims, except the digest.
         bundle: the bundle as an object from sigstore, if sigstore can verify it.
     """
 

@@ -66,8 +66,8 @@ class Signature:
 class Failure:
     """The reason why a signature was rejected for a signer.
 
-    An empty `source` or `signer` means all signatures or all signers. If the registry was unreachable, `beside_mirrors`
-    is set if all of its mirrors responded.
+    If `source` or `signer` is empty, the failure applies to all signatures or signers. `beside_mirrors` is set if the
+    registry was unreachable, but all of its mirrors responded.
     """
 
     reason: RejectionReason
@@ -90,7 +90,7 @@ class RejectedError(SignatureError):
 
     Args:
         reason: the reason for the rejection.
-        message: a sentence for users.
+        message: the message for users, as a sentence.
     """
 
     def __init__(self, reason: RejectionReason, message: str) -> None:
@@ -102,7 +102,7 @@ class UnverifiedError(SignatureError):
     """No signature of an image satisfies a policy, or the result is unknown.
 
     Args:
-        message: a sentence for users.
+        message: the message for users, as a sentence.
         failures: the failures of each signature and signer; not empty.
         next_step: the next step for users.
     """
@@ -124,6 +124,6 @@ def choose_nearest(failures: tuple[Failure, ...]) -> Failure:
 
 
 def sanitize_message(text: str) -> str:
-    """Return a message without control characters, shortened to `MAX_MESSAGE_LENGTH` characters."""
+    """Return a message without control characters, truncated to `MAX_MESSAGE_LENGTH` characters."""
     printable = "".join(each if each.isprintable() else " " for each in text[: MAX_MESSAGE_LENGTH + 1])
     return printable if len(printable) <= MAX_MESSAGE_LENGTH else printable[:MAX_MESSAGE_LENGTH] + "…"

@@ -1,4 +1,4 @@
-"""Verification of an image: resolution to a digest, download of signatures in both formats, and policy evaluation."""
+"""Image verification: resolution to a digest, download of signatures from cosign 2 and 3, and policy evaluation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Verification:
     """The result of a successful verification of an image.
 
     Attributes:
-        image: the reference with the verified digest.
+        image: the image reference with the verified digest.
         manifest: the manifest with that digest.
         signatures: one signature for each policy that covers the image.
         policy_digest: the digest of the policies and of the files that they refer to.
@@ -111,10 +111,10 @@ def judge_material(
     namespace: str | None = None,
     now: datetime,
 ) -> tuple[Signature, ...]:
-    """Verify stored signatures of an image, without requests to a registry.
+    """Verify the stored signatures of an image without sending requests to a registry.
 
     Args:
-        image: the image, by digest; its name selects the policies.
+        image: the image reference with a digest. The name in the reference selects the policies.
         material: the material of an earlier `Verification`.
         policies: the signer policies.
         namespace: the namespace in which the image is used; None for no specific namespace.
@@ -192,7 +192,7 @@ def _satisfy(policy: SignerPolicy, attached: _Attached, trust: TrustRoot, now: d
 
 
 async def _fetch_signatures(client: RegistryClient, image: Reference) -> _Attached:
-    """Return all readable signatures, and a failure for each unreadable one. One valid signature is sufficient."""
+    """Return all readable signatures, and failures for unreadable signatures. One valid signature is sufficient."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each(client, image)) for each in (_fetch_bundles, _fetch_signature_images)]
     new, old = (task.result() for task in tasks)
@@ -226,15 +226,15 @@ def _order_candidates(referrers: tuple[Descriptor, ...]) -> list[Descriptor]:
     """Return the referrers that may be bundles: likely signatures first, then attestations, then untyped entries.
 
     An entry with a different type is not a bundle. Some lists contain entries without a type, or with the type of the
-    empty configuration, which cosign 3 writes to the fallback tag. For these entries, the type in the manifest is
-    decisive.
+    empty configuration, which cosign 3 writes to the fallback tag. For these entries, only the type in the manifest is
+    reliable.
     """
     candidates = [each for each in referrers if bundles.may_be_bundle(each)]
     return sorted(candidates, key=_rank)
 
 
 def _rank(referrer: Descriptor) -> int:
-    """Return the position of an entry in the order. The annotation is only a hint; the bundle is decisive."""
+    """Return the sort key of an entry. The annotation is only a hint; only the type in the bundle is reliable."""
     if not referrer.artifact_type.startswith(bundles.BUNDLE_TYPE_PREFIX):
         return 2
     # Otherwise, many attestations could exhaust the limit before the signature is read.
@@ -259,7 +259,7 @@ async def _read_bundle(client: RegistryClient, image: Reference, referrer: Descr
 
 
 async def _fetch_signature_images(client: RegistryClient, image: Reference) -> _Attached:
-    """Return the layers of the signature images from cosign 2, which are tagged, from the registry and its mirrors."""
+    """Return the layers of cosign 2 signature images, which are found by tag in the registry and its mirrors."""
     tag = simple_signing.build_signature_tag(image.require_digest())
     manifests, problems = await client.read_manifests(image.with_tag(tag))
     failures = [_convert_error(problem, tag) for problem in problems]

@@ -1,4 +1,4 @@
-"""Public keys, and the verification of signatures with them."""
+"""Public keys and their use to verify signatures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PublicKey:
         return None
 
     def check(self, signature: bytes, data: bytes) -> None:
-        """Check a signature of data.
+        """Check the signature of the given data.
 
         cosign uses SHA-256 for all curves. Other tools use the hash function that matches the curve.
 
@@ -76,7 +76,7 @@ class PublicKey:
             raise RejectedError(RejectionReason.SIGNATURE_INVALID, "the signature was not made with this key")
 
     def check_digest(self, signature: bytes, digest: bytes) -> None:
-        """Check a signature of data, given only the SHA-256 digest of the data.
+        """Check a signature of data for which only the SHA-256 digest is given.
 
         Raises:
             RejectedError: the signature was not created with this key, or this key type requires the data instead of a

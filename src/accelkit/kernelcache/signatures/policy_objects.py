@@ -48,7 +48,7 @@ class PolicySet:
 
     Attributes:
         policies: the valid policies, sorted by name. Their digest also covers the invalid objects.
-        broken: the error in each invalid policy, with the next step, by policy name.
+        broken: the error in each invalid policy and the next step, keyed by policy name.
     """
 
     policies: SignerPolicies
@@ -68,7 +68,7 @@ class PolicySet:
     def narrow(self, image: Reference, namespace: str | None) -> SignerPolicies:
         """Return only the policies that cover an image, with a digest that depends only on these policies.
 
-        The verdict on the image is the same as with all policies.
+        The verdict on the image is the same as if all policies were evaluated.
 
         Args:
             image: the image, by tag or digest.
@@ -136,7 +136,7 @@ def _refuse_file(name: str, where: str) -> NoReturn:
 
 
 def _read_coverage(name: str, spec: object) -> SignerPolicy:
-    """Return a policy that covers the same images as an invalid policy. An unreadable field covers everything."""
+    """Return a policy that covers the same images as an invalid policy. Unreadable fields are treated as wildcards."""
     try:
         coverage = msgspec.convert(spec, _Coverage)
     except msgspec.ValidationError:

@@ -37,7 +37,7 @@ class VerifiedSigner:
 
 
 def judge_signature(evidence: SignatureEvidence, signer: Signer, trust: TrustRoot, now: datetime) -> VerifiedSigner:
-    """Verify that a signature is from a signer. The payload of the signature is already checked.
+    """Verify that a signature is from a signer. The payload must already have been checked.
 
     Args:
         evidence: the signature.
@@ -121,7 +121,7 @@ def _judge_by_certificate(
 
 
 def _names_private_subject(signer: Signer) -> bool:
-    """Return whether a signer has a private authority and a required subject.
+    """Return whether a signer uses a private authority and requires a subject.
 
     cosign always requires a subject, and accepts certificates without an extended key usage. If the policy requires no
     subject, a certificate without this usage could belong to any server or client of the authority.

@@ -1,8 +1,8 @@
 """Functions that use private members of `sigstore`, because its public interface does not provide the functionality.
 
-Import this module only where a trusted root is used, because the import of `sigstore` takes half a second and tens of
-megabytes. The tests in `test_sigstore_internals.py` check each private member, and fail if a new release of sigstore
-moves or removes it.
+Import this module only where a trusted root is used, because importing `sigstore` takes half a second and tens of
+megabytes of memory. The tests in `test_sigstore_internals.py` check each private member, and fail if a new release of
+sigstore moves or removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from accelkit.kernelcache.signatures.timestamps import verify_timestamp
 def read_embedded_root(*, staging: bool) -> bytes:
     """Return the trusted root that the installed release of sigstore contains, as JSON.
 
-    sigstore's updater is not used, because it requires a writable home folder and trusts the files in that folder.
+    sigstore's updater is not used, because it requires a writable home folder and trusts the files in this folder.
     """
     return read_embedded("trusted_root.json", STAGING_TUF_URL if staging else DEFAULT_TUF_URL)
 
@@ -50,7 +50,7 @@ def list_certificate_authorities(root: TrustedRoot) -> list[CertificateAuthority
 
 
 def build_keyring(keys: Sequence[Any]) -> Keyring:
-    """Return a keyring with the keys of logs.
+    """Return a keyring that contains the keys of logs.
 
     Raises:
         sigstore.errors.Error: a key cannot be read.
@@ -59,7 +59,7 @@ def build_keyring(keys: Sequence[Any]) -> Keyring:
 
 
 def verify_certificate_log_promise(certificate: x509.Certificate, chain: list[x509.Certificate], keys: Any) -> None:
-    """Check the promise (SCT) from a certificate transparency log in a certificate.
+    """Check the promise (SCT) in a certificate, which a certificate transparency log issued.
 
     Raises:
         sigstore.errors.Error: the certificate has no valid promise from a log whose key is in the keyring.
@@ -68,7 +68,7 @@ def verify_certificate_log_promise(certificate: x509.Certificate, chain: list[x5
 
 
 def verify_inclusion(entry: Any, keys: Any) -> None:
-    """Check that a transparency log contains an entry, using the inclusion proof and the signed checkpoint of the log.
+    """Check that a transparency log contains an entry, based on the log's inclusion proof and signed checkpoint.
 
     Args:
         entry: the entry, parsed by `sigstore_models`.
@@ -81,9 +81,9 @@ def verify_inclusion(entry: Any, keys: Any) -> None:
 
 
 class InclusiveVerifier(Verifier):
-    """A sigstore verifier that also accepts the last instant of a timestamp authority's validity period.
+    """A sigstore verifier that also accepts the last moment of a timestamp authority's validity period.
 
-    sigstore excludes this instant, but the specification of the trusted root includes it.
+    sigstore excludes this moment, but the specification of the trusted root includes it.
     """
 
     def __init__(self, root: TrustedRoot, authorities: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Signatures that cosign 2 attaches: an image with the tag `sha256-….sig`, which has one layer for each payload.
+"""Signatures that cosign 2 attaches as a separate image with the tag `sha256-….sig`, with one layer per payload.
 
 The annotations of a layer contain the signature of the payload, the certificates and the log entry.
 """
@@ -53,7 +53,7 @@ def build_signature_tag(digest: str) -> str:
 
 
 def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: str, source: str) -> SignatureEvidence:
-    """Return the signature in one layer of a signature image.
+    """Return the signature from one layer of a signature image.
 
     Args:
         payload: the bytes of the layer, whose digest is already verified.
@@ -62,7 +62,7 @@ def read_image_evidence(payload: bytes, annotations: Mapping[str, str], digest: 
         source: the origin of the layer, for messages.
 
     Raises:
-        RejectedError: the layer cannot be read, or is not a signature of this image.
+        RejectedError: the layer cannot be read, or does not contain a signature of this image.
     """
     claims = _check_claim(payload, digest)
     if _SIGNATURE not in annotations:
@@ -130,7 +130,7 @@ def _load_certificates(pem: str) -> list[x509.Certificate]:
 
 
 def _decode_lines(text: str) -> bytes:
-    """Decode base64 text that may contain line breaks, which programs such as `openssl` and `base64` write."""
+    """Decode base64 text that may contain line breaks, as in the output of programs such as `openssl` and `base64`."""
     return decode_base64(text.translate(_LINE_BREAKS))
 
 

@@ -1,4 +1,4 @@
-"""Matching of policy values: exact, with an anchored regular expression, or with a glob."""
+"""Matching of policy values: exact values, anchored regular expressions and globs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PROBES = ("https://one.example/a?b#c", "two@other.example")
 class TextMatch:
     """A condition for a text: an exact value, or a regular expression that must match the entire text.
 
-    The syntax of the expressions is that of RE2, which matches in linear time. Unlike in cosign, the expressions are
-    anchored, so `https://github.com/acme/.*` does not match `https://evil.example/https://github.com/acme/x`.
+    The expressions use the syntax of RE2, which matches in linear time. Unlike in cosign, the expressions are anchored,
+    so `https://github.com/acme/.*` does not match `https://evil.example/https://github.com/acme/x`.
     """
 
     exact: str = ""
@@ -83,7 +83,8 @@ def parse_image_pattern(text: str, where: str) -> str:
     A pattern that no name can match is rejected, because the policy would then have no effect.
 
     Raises:
-        ConfigurationError: the pattern has no registry, or has parts other than a registry and a repository.
+        ConfigurationError: the pattern does not contain a registry, or contains components other than a registry and a
+            repository.
     """
     if text == "**":
         return text
@@ -106,6 +107,6 @@ def parse_image_pattern(text: str, where: str) -> str:
 
 
 def compile_glob(pattern: str) -> Any:
-    """Compile a glob, in which `*` matches a part of one path component, and `**` any number of components."""
+    """Compile a glob in which `*` matches part of one path component, and `**` matches any number of components."""
     stars = {"**": "(?s:.*)", "*": "[^/]*"}
     return _compile("".join(stars.get(part) or re2.escape(part) for part in re.split(r"(\*\*|\*)", pattern)))

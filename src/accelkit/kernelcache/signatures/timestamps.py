@@ -1,4 +1,4 @@
-"""Verification of signed timestamps (RFC 3161) for signatures, from authorities in the trusted root."""
+"""Verification of signed timestamps (RFC 3161) that authorities in the trusted root issued for signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORTEST_CHAIN = 2
 
 
 def verify_timestamps(evidence: SignatureEvidence, authorities: tuple[Any, ...]) -> list[datetime]:
-    """Return the times from the timestamps of a signature; empty if it has no timestamps.
+    """Return the verified times in the timestamps of a signature; empty if it has no timestamps.
 
     Args:
         evidence: the signature.

@@ -1,4 +1,4 @@
-"""Checks of entries in the transparency log: their inclusion, their signature, and their time."""
+"""Checks for transparency log entries: their inclusion, their signature, and their time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_record(evidence: SignatureEvidence, key: PublicKey, trust: TrustRoot) 
         The time at which the log added the entry; None if only its inclusion is proven.
 
     Raises:
-        RejectedError: no trusted log contains the entry, or the entry refers to another signature.
+        RejectedError: no trusted log contains the entry, or the entry is for another signature.
     """
     record = evidence.record
     if record is None:
@@ -72,7 +72,7 @@ def check_log_trusted(record: LogRecord, trust: TrustRoot, at: datetime) -> None
 
 
 def is_intoto(record: LogRecord | None) -> bool:
-    """Return whether an entry has the kind `intoto`, the oldest kind for envelopes; False if it is unreadable."""
+    """Return whether an entry is of the kind `intoto`, the oldest kind for envelopes; False if it is unreadable."""
     try:
         body = json.loads(record.body) if record is not None else None
     except (ValueError, RecursionError):
@@ -108,7 +108,7 @@ def _check_inclusion(record: LogRecord, trust: TrustRoot) -> None:
 
 
 def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | None:
-    """Return the hash algorithm, hash, signature and signer (PEM or DER) in an entry; None if it is not supported."""
+    """Return the hash algorithm, hash, signature and signer (PEM or DER) from an entry; None if it is unsupported."""
     spec = body["spec"]
     match body.get("kind"), body.get("apiVersion"):
         case "hashedrekord", "0.0.1":
@@ -146,7 +146,7 @@ def _read_statement(body: dict[str, Any]) -> tuple[str, bytes, bytes, bytes] | N
 
 
 def _read_intoto(content: dict[str, Any]) -> tuple[str, bytes, bytes, bytes]:
-    """Return the same values from an entry of the kind `intoto`, whose fields the log encodes in base64 twice."""
+    """Return the same values from an entry of the kind `intoto`. The log encodes its fields in base64 twice."""
     hashed, envelope = content["payloadHash"], content["envelope"]
     value = bytes.fromhex(hashed["value"])
     # The log removes the payload when it canonicalizes the entry. If the entry contains a payload, it must match the

@@ -1,7 +1,7 @@
 """Trust anchors: Sigstore's trusted root, and private authorities.
 
 `sigstore` is imported only when a trusted root is first used, because the import takes half a second and tens of
-megabytes.
+megabytes of memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_ROOT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Period:
-    """The period in which a key or authority is trusted, including its start and end; it may have no end."""
+    """The period in which a key or authority is trusted. It includes its start and end, and may have no end."""
 
     start: datetime
     end: datetime | None = None
@@ -89,7 +89,7 @@ class TrustRoot:
         return self._load(lambda: internals.InclusiveVerifier(self.root, self.timestampers))
 
     def find_log(self, log_id: bytes) -> tuple[Any, Period]:
-        """Return the key of a transparency log as a keyring from sigstore, and the validity period of the key.
+        """Return the key of a transparency log as a sigstore keyring, and the validity period of the key.
 
         Raises:
             RejectedError: the root is invalid, or does not contain the log.
@@ -124,7 +124,7 @@ class TrustRoot:
         return self._load(lambda: internals.build_keyring(keys))
 
     def find_authorities(self, at: datetime) -> Authorities:
-        """Return the certificate authorities of Sigstore that were trusted at a given time.
+        """Return Sigstore's certificate authorities that were trusted at a given time.
 
         Raises:
             RejectedError: the root is invalid, or contains no authority that was trusted at that time.

@@ -65,7 +65,7 @@ class WrittenBudget(msgspec.Struct):
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
-    """The data that accelkit stores about a PodDisruptionBudget.
+    """The fields of a PodDisruptionBudget that accelkit stores.
 
     Attributes:
         selector: the selector for the pods that the budget covers in its namespace; None if it covers no pods.
@@ -134,12 +134,12 @@ class DisruptionBudgets:
     def protects(self, pod: PodRef, labels: Mapping[str, str]) -> bool:
         """Return whether the API server would reject the eviction of a pod.
 
-        This is also the case if several budgets cover the pod.
+        The API server also rejects the eviction if several budgets cover the pod.
         """
         return bool(self.find_rule(pod, labels))
 
     def find_rule(self, pod: PodRef, labels: Mapping[str, str]) -> str:
-        """Return why the API server would reject the eviction of a pod, with budget names; empty if it would not."""
+        """Return why the API server would reject a pod's eviction, with budget names; empty if it would not."""
         covering = self._list_covering(pod, labels)
         if covering == [_PROTECTS_ALL]:
             return "the PodDisruptionBudgets of its namespace are too long to read"
@@ -148,7 +148,7 @@ class DisruptionBudgets:
         return "".join(f"PodDisruptionBudget {each.name} protects it" for each in covering if not each.allows(pod))
 
     def find_excess(self, pods: Iterable[tuple[PodRef, Mapping[str, str]]]) -> set[str]:
-        """Return the UIDs of the pods that could not be evicted if the pods were evicted in this order."""
+        """Return the UIDs of the pods that could not be evicted if all given pods were evicted in this order."""
         used: dict[int, int] = {}
         excess = set[str]()
         for pod, labels in pods:
@@ -161,7 +161,7 @@ class DisruptionBudgets:
         return excess
 
     def _list_covering(self, pod: PodRef, labels: Mapping[str, str]) -> list[DisruptionBudget]:
-        """Return the budgets that cover a pod, but at most two budgets."""
+        """Return at most two budgets that cover a pod."""
         if (known := self._covering.get(pod.uid)) is not None:
             return known
         of = self._by_namespace.get(pod.namespace, _Namespace())

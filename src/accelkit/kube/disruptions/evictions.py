@@ -10,7 +10,7 @@ from accelkit.model.pod import PodRef
 
 
 async def list_evictable_pods(api: ApiClient, node: str) -> list[EvictablePod]:
-    """Return the pods on a node from the API server, without unreadable pods.
+    """Return the pods on a node from the API server, except unreadable pods.
 
     Raises:
         ApiError: the API server rejected the request or did not respond.

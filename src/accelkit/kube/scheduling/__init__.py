@@ -1,1 +1,1 @@
-"""Rules from kube-scheduler that accelkit also evaluates."""
+"""kube-scheduler rules that accelkit also evaluates."""

@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(_ReadRules)
 
 
 def encode_rules(spec: SchedulingPodSpec) -> bytes:
-    """Return the rules of a pod in a compact form, which is equal for pods with equal rules.
+    """Return a pod's rules in a compact form, which is the same for all pods with the same rules.
 
     Returns:
         The encoded rules, which have at most `MOST_BYTES` bytes; `TOO_MANY` for a pod that exceeds the limits.
@@ -74,12 +74,12 @@ def encode_rules(spec: SchedulingPodSpec) -> bytes:
 
 @lru_cache(maxsize=256)
 def _share(encoded: bytes) -> bytes:
-    """Return a cached object with the same rules, because the replicas of a workload have equal rules."""
+    """Return a cached object with the same rules, because the replicas of a workload have the same rules."""
     return encoded
 
 
 class Budget(Protocol):
-    """A limited number of steps."""
+    """A limit on the number of evaluation steps."""
 
     steps: int
 
@@ -111,8 +111,7 @@ class SchedulingFacts:
 
         Args:
             encoded: the encoded rules.
-            budget: the remaining steps, which are reduced by one step for each node and by one step for each
-                requirement per node.
+            budget: the remaining steps. Each node uses one step, plus one step for each requirement.
 
         Returns:
             The names of the nodes; None if the budget is too small, so the result is unknown.

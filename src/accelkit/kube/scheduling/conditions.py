@@ -1,4 +1,4 @@
-"""Pod requirements on nodes that only kube-scheduler can evaluate, except amounts of resources."""
+"""Pod requirements for nodes that only kube-scheduler can evaluate, except resource amounts."""
 
 from __future__ import annotations
 

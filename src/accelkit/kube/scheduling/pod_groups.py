@@ -1,4 +1,4 @@
-"""Labels and fields that pods use to declare their group, in all supported conventions."""
+"""Labels and fields that declare the group of a pod, in all supported conventions."""
 
 from __future__ import annotations
 

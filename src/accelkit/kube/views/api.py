@@ -12,7 +12,7 @@ class ServerVersion(msgspec.Struct, rename="camel"):
 
 
 class ApiResource(msgspec.Struct):
-    """A kind that the API server serves, or a subresource of a kind. The name of a subresource contains a slash."""
+    """A kind that the API server serves, or one of its subresources. The name of a subresource contains a slash."""
 
     name: str = ""
     kind: str = ""

@@ -1,4 +1,4 @@
-"""Views of nodes, and their building blocks."""
+"""Views for nodes, and their building blocks."""
 
 from __future__ import annotations
 

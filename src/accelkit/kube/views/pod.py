@@ -1,4 +1,4 @@
-"""Views of running or bound pods, and their building blocks."""
+"""Views for running or bound pods, and their building blocks."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ class EvictablePod(msgspec.Struct):
     def static(self) -> bool:
         """Whether the pod is a static pod, so that an eviction would only delete its mirror pod.
 
-        The result is based on the annotation, because any user can set a Node as the owner of a pod. A kubelet deletes
-        pods with this annotation that it did not create.
+        The result is based on the annotation, because any user can set a Node as the owner of a pod. If a pod has this
+        annotation but was not created by its kubelet, the kubelet deletes the pod.
         """
         return MIRROR_ANNOTATION in (self.metadata.annotations or {})
 

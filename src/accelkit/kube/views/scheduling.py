@@ -1,4 +1,4 @@
-"""Views of pods and nodes with their constraints on each other, for the evaluation of kube-scheduler's rules.
+"""Views for scheduling constraints between pods and nodes, which are used to evaluate kube-scheduler's rules.
 
 The extender reads these fields only if pod groups are enabled, because they slow down the decoding of pods.
 """
@@ -76,7 +76,7 @@ class SchedulingGate(msgspec.Struct):
 
 
 class Requirement(msgspec.Struct, omit_defaults=True):
-    """A requirement on a label, or on the name of a node."""
+    """A requirement for a label or for the name of a node."""
 
     key: str = ""
     operator: str = ""
@@ -84,7 +84,7 @@ class Requirement(msgspec.Struct, omit_defaults=True):
 
 
 class Term(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Requirements, all of which a node must satisfy."""
+    """A set of requirements. A node must satisfy all of them."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
@@ -108,7 +108,7 @@ class Conditions(msgspec.Struct, frozen=True):
     Attributes:
         place: the index of accelkit's gate among the pod's gates; -1 if the pod does not have this gate.
         kept: whether the pod has gates from other controllers.
-        rules: the encoded rules of the pod for nodes.
+        rules: the encoded node rules of the pod.
     """
 
     place: int
@@ -129,7 +129,7 @@ class SchedulingPodSpec(PodSpec, rename="camel"):
 
     @property
     def required_terms(self) -> list[Term] | None:
-        """The required terms, at least one of which a node must satisfy; None if all nodes are allowed."""
+        """The required terms. A node must satisfy at least one term. None if all nodes are allowed."""
         node = self.affinity.node_affinity if self.affinity else None
         required = node.required if node else None
         return None if required is None else required.node_selector_terms or []
@@ -152,7 +152,7 @@ class PortedContainer(Container):
 
 
 class ConditionedSpec(PodSpec, rename="camel"):
-    """The spec of a pod with its requirements on nodes, except amounts of resources."""
+    """The spec of a pod with its node requirements, except resource amounts."""
 
     # These declarations narrow the types in the base class.
     containers: list[PortedContainer] = msgspec.field(default_factory=list)  # type: ignore[assignment]

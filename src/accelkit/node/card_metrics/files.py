@@ -1,4 +1,4 @@
-"""Reader of the measures of a card, from the files that the table of measures lists for its kernel driver."""
+"""Reader of a card's measures, from the files that the measure table lists for the card's kernel driver."""
 
 from __future__ import annotations
 

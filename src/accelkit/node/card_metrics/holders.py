@@ -28,8 +28,8 @@ class Holdings:
 
     Attributes:
         memory_bytes: the memory that is allocated to each container. Containers with an unknown amount are omitted.
-        alone: the only pod that uses a card, by card, with the container if only one container uses the card. Cards
-            that several pods share are omitted.
+        alone: for each card that only one pod uses, that pod, with the container if only one container uses the card.
+            Cards that several pods share are omitted.
     """
 
     memory_bytes: Mapping[CardHolder, int]
@@ -37,7 +37,7 @@ class Holdings:
 
 
 def list_holdings(pods: Iterable[NodePod], cards: Mapping[str, Card]) -> Holdings:
-    """Return the holdings of the admitted pods, because no cards are allocated to a pod before its admission.
+    """Return the holdings of the admitted pods. No cards are allocated to a pod before its admission.
 
     If the cards of a pod are unknown, `alone` is empty, because the pod may use any card.
     """

@@ -1,4 +1,4 @@
-"""Reader of the measures of a card from NVIDIA's management library.
+"""Reader of a card's measures from NVIDIA's management library.
 
 If the card or the driver does not support a call, the measure is unknown, but the other measures are still read.
 """

@@ -41,7 +41,7 @@ class CardWatch:
     """The most recent readings of a node's cards.
 
     Args:
-        read: reads one card. This call may not return for an unlimited time.
+        read: reads one card. This call may block indefinitely.
         clock: a monotonic clock in seconds.
     """
 

@@ -1,4 +1,4 @@
-"""Log of offered, allocated and refused devices. Each line contains the UID of the pod."""
+"""Log of offered, allocated and rejected devices. Each line contains the UID of the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class AllocationLog:
-    """Log of the allocations of one resource. A line that repeats within one minute is counted, but not logged.
+    """Log of the allocations of one resource. A line that is repeated within one minute is counted, but not logged.
 
     Args:
         resource: the extended resource.
@@ -63,7 +63,7 @@ class AllocationLog:
         self._repeats.info((event, key, hash(frozenset(device_ids))), make)
 
     def note_refusal(self, device_ids: Sequence[str], error: DevicePluginError) -> None:
-        """Log the devices that the kubelet chose but the plugin refused."""
+        """Log the devices that the kubelet chose but the plugin rejected."""
         self._repeats.info(
             hash(str(error)),
             lambda: Facts("allocation refused", resource=self._resource, devices=len(device_ids), reason=str(error)),

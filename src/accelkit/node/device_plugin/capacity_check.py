@@ -1,4 +1,4 @@
-"""Check that cards are not allocated beyond their capacity, even if containers have devices in a different unit."""
+"""Check that prevents allocations beyond a card's capacity, even if containers have devices in a different unit."""
 
 from __future__ import annotations
 

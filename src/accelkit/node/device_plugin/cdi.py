@@ -61,7 +61,7 @@ def _read_mtime(path: Path) -> int:
 
 @lru_cache(maxsize=32)
 def _read_devices(path: Path, _changed_at: int) -> frozenset[tuple[str, str]]:
-    """Return the kind and name of each device in a file. If it is unreadable, log a warning; return no devices."""
+    """Return the kind and name of each device in a file. If it is unreadable, log a warning and return no devices."""
     try:
         document = load_yaml(path.read_text())
         specification = msgspec.convert(document, _Specification)

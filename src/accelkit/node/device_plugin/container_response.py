@@ -77,7 +77,7 @@ def build_dialect_environment(
     unit_bytes: int,
     pod_units: int,
 ) -> Mapping[str, str]:
-    """Return a dialect's variables for a container that has units of memory of one card; empty if it has several cards.
+    """Return a dialect's variables for a container that has memory units of one card; empty if it has several cards.
 
     Args:
         patterns: the variables, with the placeholders `{card}`, `{capacity}`, `{pod}` and `{container}`.
@@ -100,7 +100,7 @@ def build_dialect_environment(
 
 
 def build_environment(profile: Profile, cards: Sequence[FoundCard]) -> Mapping[str, str]:
-    """Return the environment variables for a container's cards of one vendor; omit variables with unknown values."""
+    """Return the environment variables for a container's cards from one vendor; omit variables with unknown values."""
     facts: Mapping[str, Sequence[str | int | None]] = {
         "ids": [found.card.id for found in cards],
         "uuids": [found.uuid for found in cards],

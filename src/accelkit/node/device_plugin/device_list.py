@@ -112,7 +112,7 @@ def _topology(card: Card) -> api.TopologyInfo | None:
 
 
 def _sample_numbers(count: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each number of digits, the first such number below `count`, and the count of such numbers."""
+    """For each number of digits, yield the first number and the count of the numbers that are less than `count`."""
     first, end = 0, BASE
     while first < count:
         yield first, min(end, count) - first

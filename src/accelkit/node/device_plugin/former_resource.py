@@ -52,7 +52,7 @@ class FormerResource(DevicePlugin):
 
     @property
     def reported(self) -> bool:
-        """Whether the inventory lists the resource as withheld, which is the case while the kubelet has its devices."""
+        """Whether the inventory lists the resource as withheld. This is the case while its devices are allocated."""
         return not self.withheld
 
     async def advertise(self, cards: Sequence[FoundCard], unit_bytes: int, in_use: Collection[str] = ()) -> None:  # noqa: ARG002 - a plugin's
@@ -68,7 +68,7 @@ class FormerResource(DevicePlugin):
             await self._send(devices)
 
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: ARG002, N802 - gRPC's
-        """Refuse all requests, because a released device of this resource must not be allocated to another pod."""
+        """Reject all requests, because a released device of this resource must not be allocated to another pod."""
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION,
             f"cannot allocate {self._resource}: its dialect is no longer in use. Request the resources of the current "
@@ -77,7 +77,7 @@ class FormerResource(DevicePlugin):
         raise AssertionError
 
     def settle(self, answer: resources_api.ListPodResourcesResponse) -> HeldDevices:
-        """Return the devices of this resource that the kubelet reports as allocated; no responses are pending."""
+        """Return the devices of this resource that the kubelet reports as allocated. There are no pending responses."""
         return list_held_devices(answer, self._resource)
 
 

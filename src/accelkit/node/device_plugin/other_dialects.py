@@ -23,9 +23,9 @@ class HeldByOthers:
     """Cards that are allocated to pods through the resources of other dialects.
 
     Attributes:
-        memory_bytes: the memory that is allocated to pods, by shared card.
-        sharing: a pod that has a share, by shared card.
-        whole: the pod that has the whole card, by card.
+        memory_bytes: for each shared card, the memory that is allocated to pods.
+        sharing: for each shared card, a pod that has a share of it.
+        whole: for each card that is allocated as a whole, the pod that has it.
     """
 
     memory_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 The kubelet does not identify the pod in a request, and it may serve two containers of equal size in an unexpected
 order. Therefore, pending allocations are not attributed to containers: they are all assigned devices minus all
 allocated devices. If a container gets the cards of another container, the other container can get the cards of the
-first, so the sums are always correct.
+first container, so the sums are always correct.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def list_pending_allocations(
 def list_moved(
     pods: Sequence[AssignedPod], held: Mapping[Key, Devices], *, whole: bool
 ) -> list[tuple[Devices, Devices]]:
-    """Return pairs of the devices that were assigned to a container and the different devices that it got instead.
+    """Return pairs of the devices that were assigned to a container and the devices that were allocated to it instead.
 
-    The kubelet does not list completed init containers, so these count as moved to the card of the next container.
+    The kubelet does not list completed init containers, so they are treated as moved to the card of the next container.
     """
     moved: list[tuple[Devices, Devices]] = []
     for pod in pods:
@@ -85,7 +85,7 @@ def rank_pending_allocations(
     Args:
         size: the number of requested devices.
         waits: the waiting containers, as `list_pending_allocations` returns them.
-        moved: the assigned devices of containers, and the devices that they got instead.
+        moved: the assigned devices of containers, and the devices that were allocated to them instead.
         in_flight: the devices in responses that the kubelet does not report as allocated yet.
         answered: the containers that have devices, or that probably got a response.
     """

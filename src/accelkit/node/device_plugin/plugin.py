@@ -45,7 +45,7 @@ _RESEND_SECONDS, _DELIVERY_SECONDS = 1.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """The devices that are allocated to containers at one moment.
+    """Snapshot of the devices that are allocated to containers.
 
     Attributes:
         held: the number of devices of this resource, by container and card.
@@ -232,7 +232,7 @@ class DevicePlugin(api_grpc.DevicePluginServicer):
     async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:  # noqa: N802 - gRPC's name
         """Allocate the requested device IDs.
 
-        IDs that would exceed the capacity of a card, or that are on too many cards, are refused.
+        IDs that would exceed the capacity of a card, or that are on too many cards, are rejected.
         """
         started = time.perf_counter()
         observed = await self._observe()

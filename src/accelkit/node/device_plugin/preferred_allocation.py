@@ -43,8 +43,8 @@ class _PendingAllocation:
     """A response whose devices the kubelet does not report as allocated yet, in the unit at the time of the response.
 
     Attributes:
-        key: the container that probably got the response; None if no container with an assignment waits for it.
-        candidates: the UIDs of the pods that may have got the response; None if they are unknown.
+        key: the container that probably received the response; None if no container with an assignment waits for it.
+        candidates: the UIDs of the pods that may have received the response; None if they are unknown.
     """
 
     device_ids: tuple[str, ...]

@@ -22,7 +22,7 @@ async def keep_registered(
     found_any: asyncio.Event,
     on_new_kubelet: Callable[[], None] = lambda: None,
 ) -> None:
-    """Start and register the plugins, and repeat this if the kubelet has restarted or a socket has disappeared.
+    """Start and register the plugins; do so again after the kubelet has restarted or a socket has disappeared.
 
     A plugin whose resource is withheld is not registered. If the resource of a registered plugin is withheld later, the
     plugin remains registered and lists all free devices as unhealthy. The kubelet does not remove the devices that are

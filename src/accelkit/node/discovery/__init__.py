@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The cards of a host, and the libraries of the cards' vendors, by vendor."""
+    """The cards of a host, and the vendors' libraries by vendor name."""
 
     cards: list[FoundCard]
     libraries: dict[str, tuple[Library, ...]]

@@ -114,7 +114,7 @@ class _File(CardSource):
 
 
 class _Entry(CardSource):
-    """The number at the end of the name of an entry (such as `drm/card*`) below the device's sysfs folder."""
+    """The number at the end of an entry's name (such as `drm/card*`) below the device's sysfs folder."""
 
     def read_number(self, device: Device) -> int | None:
         return find_trailing_number(device.folder, self.source.path)

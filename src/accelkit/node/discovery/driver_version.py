@@ -1,4 +1,4 @@
-"""Reader of the version of a card's driver, in its vendor's version scheme."""
+"""Reader of a card's driver version, in the vendor's version scheme."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class FoundCard:
     part_nodes: tuple[str, ...] | None = ()
 
     def place_beside(self, nic: str) -> FoundCard:
-        """Return a copy of the card that contains the letter of its nearest NIC."""
+        """Return a copy of the card with the `Nearness` letter of its nearest NIC."""
         return self if self.card.nic == nic else replace(self, card=msgspec.structs.replace(self.card, nic=nic))
 
     def oversubscribe(self, memory_factor: float) -> FoundCard:

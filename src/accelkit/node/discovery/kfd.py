@@ -48,7 +48,7 @@ class KfdCard:
 
 
 def read_kfd(root: Path) -> Mapping[str, KfdCard]:
-    """Return the cards by PCI address with function 0; empty if the driver is not loaded.
+    """Return the cards, keyed by PCI address with the function number set to 0; empty if the driver is not loaded.
 
     Raises:
         DevicePluginError: the driver's folder cannot be listed.

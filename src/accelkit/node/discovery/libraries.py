@@ -1,4 +1,4 @@
-"""Loader of vendor libraries from the host, so that accelkit's image does not need to contain the libraries."""
+"""Loader for vendor libraries on the host, so that accelkit's image does not need to contain the libraries."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def load_library(root: Path, name: str) -> Library:
     """Load a library for the lifetime of this process, from its path on the host or from this container.
 
     The dynamic linker then finds the loaded library by its name (its soname). Therefore, modules that open the library
-    by name, such as `pynvml`, get this one.
+    by name, such as `pynvml`, use this library.
 
     Returns:
         The library, with the state `PRESENT` if it is loaded, because its driver was not queried yet.

@@ -177,7 +177,7 @@ class Nvml:
 def nvml_session(root: Path) -> Iterator[tuple[Nvml | None, Library]]:
     """Open the library for the duration of the context; yield the library and its state.
 
-    The library is None if it or the driver is missing.
+    The library is None if the library or the driver is missing.
 
     Sessions must be short, because handles become invalid when the driver restarts.
     """

@@ -1,6 +1,6 @@
-"""Parts of a card that its driver provides as separate cards: instances of NVIDIA's MIG, and partitions of AMD cards.
+"""Parts of a card that its driver provides as separate cards: NVIDIA MIG instances, and partitions of AMD cards.
 
-A card with parts does not count as a card, because a container with the whole card would also have access to its parts.
+A card with parts is not treated as a card, because a container with the whole card would also have access to its parts.
 Each part has its own identity and amount of memory. The device nodes of the part replace or supplement the nodes of the
 card.
 """

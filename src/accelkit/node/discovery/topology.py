@@ -1,4 +1,4 @@
-"""Computation of the proximity of a host's devices from their links, PCI paths and NUMA nodes.
+"""Proximity of a host's devices, computed from their links, PCI paths and NUMA nodes.
 
 In a virtual machine with a flat PCI tree, the paths are not meaningful, so the proximity is unknown.
 """
@@ -40,7 +40,7 @@ class Place:
 
 
 def compute_topology(root: Path, found: Sequence[FoundCard]) -> tuple[str, ...]:
-    """Return the matrix of all pairs of cards, in their order.
+    """Return the proximity matrix of the cards, in the order of the cards.
 
     Row i, column j contains the letter of a `Nearness`.
     """
@@ -56,7 +56,7 @@ def find_place(root: Path, device: Card | Nic) -> Place:
 
 
 def compare_places(a: Place, b: Place) -> Nearness:
-    """Return the proximity of two devices according to PCI and NUMA, without regard to other links."""
+    """Return the proximity of two devices based only on PCI and NUMA, not on other links."""
     return compare_pci(a.path, b.path) or _compare_numa(a, b)
 
 

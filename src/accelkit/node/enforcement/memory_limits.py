@@ -35,7 +35,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """The limits that the driver applies. `problem` is the reason why some limits are not applied, or empty."""
+    """The limits that the driver applies. `problem` is the reason why some are not applied, or empty."""
 
     held: frozenset[MemoryLimit]
     problem: str = ""

@@ -38,7 +38,7 @@ DEFAULT_MPS: Final = MpsFolders()
 def find_enforcement(
     root: Path, found: FoundCard, *, folders: MpsFolders, list_daemons: Callable[[], Mapping[int, str | None]]
 ) -> Literal["mps"] | None:
-    """Return `mps` if an MPS control daemon runs for the card, so that limits can be set; otherwise, return None.
+    """Return `mps` if an MPS control daemon is running for the card, so that limits can be set; otherwise, return None.
 
     The memory limits of NVIDIA's driver and the dmem controller are ignored, because they apply to containers and pods,
     not to cards.
@@ -62,7 +62,7 @@ def find_enforcement(
 
 
 def is_replaced(root: Path, folders: MpsFolders) -> bool:
-    """Return whether the folder of shared memory is a symbolic link, or below one, that a client created.
+    """Return whether the folder of shared memory is a symbolic link that a client created, or is below such a link.
 
     Clients can write to the folder of pipes. A container runtime would mount the target of the link into the next
     client.
@@ -112,7 +112,7 @@ def build_mps_environment(granted: Mapping[str, int], folders: MpsFolders) -> Ma
 
 
 def list_mps_mounts(folders: MpsFolders) -> Mapping[str, str]:
-    """Return the host's folders that clients of MPS require, pipes and shared memory, by path in the container."""
+    """Return the host folders that MPS clients require (pipes and shared memory), keyed by path in the container."""
     return {folders.pipes: folders.pipes, _SHARED_MEMORY: folders.shared_memory}
 
 

@@ -1,4 +1,4 @@
-"""Events and metrics for card errors, and the annotation with which administrators declare cards repaired."""
+"""Events and metrics for card errors, and the annotation that administrators set to declare a card repaired."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _EVENT_SECONDS: Final = 600.0
 
 
 class CardErrors:
-    """Reporter of card errors on a node as Events and metrics.
+    """Reporter that publishes a node's card errors as Events and metrics.
 
     Args:
         node: this node.
         monitor: the monitor of the cards' health.
-        events: the recorder of Events.
+        events: the event recorder.
         metrics: the metrics of the agent.
         clock: a monotonic clock in seconds.
     """

@@ -1,4 +1,4 @@
-"""Monitor of the health of all cards of a node."""
+"""Health monitor for all cards of a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthChecks(StrEnum):
-    """The sources of the cards' health: all sources, only the host's files, or none."""
+    """The sources that determine the health of cards: all sources, only the host's files, or none."""
 
     ALL = "all"
     FILES = "files"
@@ -29,7 +29,7 @@ class HealthChecks(StrEnum):
 
 
 class HealthMonitor:
-    """Monitor of the health of a node's cards, which makes one observation at a time.
+    """Health monitor for a node's cards. It makes one observation at a time.
 
     Args:
         root: the host's root folder.

@@ -25,7 +25,7 @@ _RETRY_SECONDS = 60.0
 
 
 class XidWatch:
-    """Collector of XIDs, which registers for them again after the driver was reloaded.
+    """Collector of XIDs, which registers for XIDs again after the driver is reloaded.
 
     Args:
         load: returns the module `pynvml`, or None if NVIDIA's library is missing.

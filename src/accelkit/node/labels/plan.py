@@ -29,7 +29,7 @@ class LabelChanges:
 def plan(
     desired: Mapping[str, str], present: Mapping[str, str], recorded: Mapping[str, str], *, by_others: bool = True
 ) -> LabelChanges:
-    """Return the changes that are required to reach the desired labels. Labels of other clients are not changed.
+    """Return the changes that are required to reach the desired labels. Labels from other clients are not changed.
 
     A label belongs to another client if accelkit did not write it, or if its value differs from the recorded value.
 

@@ -35,9 +35,9 @@ _FLAGS = re.compile(
 
 
 def to_label_value(text: str) -> str | None:
-    """Convert a text to a label value of at most 63 characters. Invalid characters are replaced by dashes.
+    """Convert a string to a label value of at most 63 characters. Invalid characters are replaced by dashes.
 
-    Return None if the text does not contain a valid character.
+    Return None if the string does not contain a valid character.
     """
     return _NOT_IN_LABELS.sub("-", text.strip())[:63].strip("-._") or None
 

@@ -1,4 +1,4 @@
-"""Monitor of the processes on this node's cards. It detects overuse by pods, and processes without a pod."""
+"""Process monitor for this node's cards. It detects overuse by pods, and processes without a pod."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProcessMonitor:
     Args:
         root: the host's root folder.
         pods: this node's pods.
-        events: the recorder of Events for overuse.
+        events: the event recorder for overuse.
         metrics: the metrics of the agent.
         scan: the exchange with the container that scans the processes.
         clock: a monotonic clock in seconds.

@@ -1,4 +1,4 @@
-"""Exchange of the process scan between two containers of the agent's pod, through a shared folder.
+"""Exchange of process scan results between two containers of the agent's pod, through a shared folder.
 
 The agent writes the device nodes of cards to the folder. `accelkit process-scan` writes the processes that have these
 device nodes open. Only the container that runs this command may read all processes. It has no token and does not use
@@ -26,7 +26,7 @@ _SCAN: Final = "processes.json"
 
 
 class Cards(msgspec.Struct, frozen=True):
-    """The cards for which the scan searches.
+    """The cards that the scan checks.
 
     Attributes:
         nodes: the device nodes that belong only to the card, by card ID.
@@ -57,7 +57,7 @@ _scan = msgspec.json.Decoder(Scan)
 
 
 class PassedScan:
-    """Access of the agent to the results of the scan.
+    """The agent's access to the scan results.
 
     Args:
         folder: the shared folder; None if there is no scan.
@@ -70,7 +70,7 @@ class PassedScan:
         self._written: Cards | None = None
 
     def request(self, cards: Cards) -> None:
-        """Write the cards for which the scan searches.
+        """Write the cards that the scan must check.
 
         Raises:
             OSError: the folder cannot be written.
@@ -97,7 +97,7 @@ class PassedScan:
 
 
 def pass_on(root: Path, folder: Path, *, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Find the processes that use the cards that the agent wrote, and write the processes to the shared folder.
+    """Find the processes that use the cards in the agent's list, and write these processes to the shared folder.
 
     Args:
         root: the host's root folder.

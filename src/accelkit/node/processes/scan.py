@@ -49,7 +49,7 @@ class CardProcess:
     Attributes:
         card: the card's ID.
         pid: the process ID.
-        command: the kernel's name of the process, with at most 15 characters.
+        command: the kernel's name for the process, with at most 15 characters.
         pod_uid: the UID of the pod, from the cgroup of the process; None if the process does not belong to a pod.
         memory_bytes: the memory of the card that the process uses; None if it is unknown. If processes of a pod share
             memory after a fork, it is counted only for the first of these processes.
@@ -270,7 +270,7 @@ def _parse_amount(text: str) -> int | None:
 
 
 def _sum_held(opened: Collection[_OpenCard], owner: str, counted: set[tuple[str, str, str]]) -> dict[str, int | None]:
-    """Return the memory that a process uses, by card, without DRM clients that are already counted for the owner."""
+    """Return the memory that a process uses, by card, without DRM clients that are already counted for `owner`."""
     held: dict[str, int | None] = {}
     for each in opened:
         held.setdefault(each.card, None)

@@ -52,12 +52,13 @@ def plan(pods: Iterable[ObservedPod], awaited: Iterable[str], refused: Collectio
 
     The writes in a wave may run concurrently. A wave starts after all writes in the previous wave have completed.
 
-    If a pod got a card on which another pod still waits for its devices, the pod is not written. The other pod will get
-    the assigned card of this pod in exchange. Until then, the sums of the assignments are correct for each card.
+    If a pod was allocated a card on which another pod still waits for its devices, the pod is not written. The other
+    pod will get this pod's assigned card in exchange. Until then, the sums of the assignments are correct for each
+    card.
 
     Pods without an assignment are written last. Until then, the ledger counts such a pod on every card. This charge
     covers the amounts that other pods use on cards that were not assigned to them. If one of the other pods cannot be
-    written, the charge remains on the cards that it got.
+    written, the charge remains on the cards that were allocated to that pod.
 
     Args:
         pods: the pods whose devices the kubelet reports.

@@ -56,7 +56,7 @@ _device_ids = msgspec.json.Decoder(dict[str, list[str]])
 
 
 class KubeletCheckpoint:
-    """Reader of the checkpoint file of one kubelet, which reads the file again when it has changed.
+    """Reader of a kubelet's checkpoint file. The file is read again after it has changed.
 
     Args:
         root: the host's root folder.

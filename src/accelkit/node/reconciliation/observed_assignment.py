@@ -25,7 +25,7 @@ class ContainerDevices:
     whole: Sequence[str] = ()
 
     def add(self, device_ids: Sequence[str], *, whole: bool) -> ContainerDevices:
-        """Return these devices and the devices of another resource, which are either whole cards or memory."""
+        """Return a copy to which the devices of another resource are added, either as whole cards or as memory."""
         if whole:
             return ContainerDevices(self.memory, [*self.whole, *device_ids])
         return ContainerDevices([*self.memory, *device_ids], self.whole)
@@ -33,7 +33,7 @@ class ContainerDevices:
 
 @dataclass(slots=True)
 class _Moves:
-    """The cards that containers got instead of their assigned cards, used to infer the cards of init containers."""
+    """The cards that were allocated to containers instead of the assigned cards, to infer init containers' cards."""
 
     # The allocated cards, keyed by assigned card.
     to: dict[str, set[str]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class _Moves:
             self.to.setdefault(was[0].card, set()).add(now[0].card)
 
     def follow(self, share: Share) -> Share:
-        """Return the share on the card that the recorded containers got instead of the assigned card.
+        """Return the share on the card that was allocated to the recorded containers instead of the assigned card.
 
         If no card or several cards were recorded, return the share itself.
         """

@@ -61,7 +61,7 @@ def build_allocations(
 
 
 class AllocationsWriter:
-    """Writer of the observed allocations of one node, after each change and every two minutes.
+    """Writer of a node's observed allocations. It writes after each change and every two minutes.
 
     Args:
         api: an open client.

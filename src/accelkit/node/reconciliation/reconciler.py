@@ -55,7 +55,7 @@ class Reconciler:
         api: an open client.
         pods: the pods of this node.
         cards: returns the node's cards as the plugins serve them; None until the plugins serve cards.
-        events: the recorder of Events for corrections.
+        events: the event recorder for corrections.
         metrics: the metrics of the agent.
         clock: a monotonic clock in seconds.
     """
@@ -91,7 +91,7 @@ class Reconciler:
     ) -> bool:
         """Correct the assignments; return False if another call soon afterwards may correct more assignments.
 
-        If the write for a pod fails, the pod is skipped for some time. The other pods are still corrected.
+        If the write for a pod fails, the pod is skipped temporarily. The other pods are still corrected.
 
         Args:
             held: the devices that the kubelet reports.
@@ -117,7 +117,7 @@ class Reconciler:
     def _note(self, snapshot: Snapshot) -> None:
         wrong = sum(each.wrong for each in snapshot.observed)
         self.uncounted = snapshot.count_uncounted()
-        # If an assignment is still wrong although its write was not refused, the known pod is outdated, or the write
+        # If an assignment is still wrong although its write was not rejected, the known pod is outdated, or the write
         # got no response.
         refused = self._refusals.list_refused()
         self.pods_outdated = snapshot.pods_outdated or bool(wrong and not snapshot.partial and not refused)
@@ -135,7 +135,7 @@ class Reconciler:
             pod = snapshot.pods[uid].pod.ref
             self._partial.report(uid, f"cannot correct pod {pod}: its devices are partly unknown: {error}")
         refused = {*self._refusals.list_waiting(), *snapshot.partial}
-        # If a write is refused, plan the remaining writes again, because they may depend on it.
+        # If a write is rejected, plan the remaining writes again, because they may depend on it.
         while waves := plan(snapshot.observed, snapshot.awaited, refused):
             newly_refused = await self._write_all(snapshot, waves)
             snapshot = take_snapshot(self._pods.list_pods(), view, node)
@@ -145,9 +145,9 @@ class Reconciler:
         return snapshot
 
     async def _write_all(self, snapshot: Snapshot, waves: Sequence[Sequence[Correction]]) -> set[str]:
-        """Send the writes wave by wave, until a write in a wave is refused.
+        """Send the writes wave by wave, until a write in a wave fails.
 
-        Return the UIDs of the pods whose writes were refused.
+        Return the UIDs of the pods whose writes failed.
         """
         refused = set[str]()
 

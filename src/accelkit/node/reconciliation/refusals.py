@@ -41,10 +41,10 @@ class _Refusal:
 
 
 class Refusals:
-    """Pods that are skipped for some time after a failed write. The time doubles with each failure for the pod.
+    """Pods that are skipped for a period after a failed write. The period doubles with each failure for the pod.
 
-    If the API server, not the pod, is the cause, the time is short and constant. A change to the pod does not shorten
-    the time, because the pod's owner could change the pod frequently.
+    If the API server, not the pod, is the cause, the period is short and constant. A change to the pod does not shorten
+    the period, because the pod's owner could change the pod frequently.
 
     Args:
         clock: a monotonic clock in seconds.
@@ -68,7 +68,7 @@ class Refusals:
         return frozenset(uid for uid in self.list_waiting() if not self._by_uid[uid].passing)
 
     def note(self, uid: str, reason: str) -> bool:
-        """Skip a pod for some time; return whether this is its first failure for this reason."""
+        """Skip a pod temporarily; return whether this is its first failure for this reason."""
         refusal = self._by_uid.setdefault(uid, _Refusal())
         refusal.passing = reason in _PASSING
         if not refusal.passing:

@@ -1,1 +1,1 @@
-"""Slots, which allow several allocations of one card as GAS's resources `gpu.intel.com/i915` and `gpu.intel.com/xe`."""
+"""Slots, which allow several allocations of one card through GAS's resources `gpu.intel.com/i915` and `…/xe`."""

@@ -1,1 +1,1 @@
-"""Pure functions that find the smallest change after which a pod would fit. `fit.place` evaluates each trial."""
+"""Pure functions that find the smallest change that would make a pod fit. `fit.place` evaluates each trial."""

@@ -1,11 +1,14 @@
-"""Changes after which a pod would fit a node, and their order.
+"""Changes that would make a pod fit a node, and their order.
 
 The order is:
 
-1. less memory or less compute, but at least half of the request 2. one omitted constraint 3. fewer cards, but at least
-half of the request 4. a card that returns to service 5. the termination of other pods: the fewest pods first, then the
-pods that free the least memory 6. a reduction of a request by more than half 7. a change that a node requires before
-its cards are known
+1. less memory or less compute, but at least half of the request
+2. one omitted constraint
+3. fewer cards, but at least half of the request
+4. a card that returns to service
+5. the termination of other pods: the fewest pods first, then the pods that free the least memory
+6. a reduction of a request by more than half
+7. a change that a node requires before its cards are known
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ _REDUCTIONS: Final = frozenset({ChangeKind.LESS_MEMORY, ChangeKind.LESS_COMPUTE,
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change after which a pod would fit a node.
+    """A change that would make a pod fit a node.
 
     Attributes:
         container: the container whose request changes; empty if no request or several requests change.

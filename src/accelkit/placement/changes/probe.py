@@ -42,7 +42,7 @@ class Probe:
         budget: the total number of steps for all trials. Each trial subtracts its steps.
 
     Attributes:
-        unsure: whether a trial was stopped or skipped because of the limits on its steps.
+        unsure: whether a trial was stopped or skipped because it reached its step limit.
     """
 
     def __init__(self, policy: AnyPolicy, budget: Budget) -> None:

@@ -16,7 +16,7 @@ from accelkit.placement.changes.situation import Situation, Terms, list_suiting
 def find_less_memory(
     probe: Probe, node: Situation, request: PodRequest, terms: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return the smallest reduction of one container's memory after which the pod would fit; None if none is found.
+    """Return the smallest reduction of one container's memory that would make the pod fit; None if none is found.
 
     If `large` is true, only amounts below half of the request are tried. Otherwise, only the larger amounts are
     tried.
@@ -38,7 +38,7 @@ def find_less_memory(
 def find_less_compute(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return the smallest reduction of one container's compute after which the pod would fit; None if none is found."""
+    """Return the smallest reduction of one container's compute that would make the pod fit; None if none is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         requested = container.compute
@@ -54,7 +54,7 @@ def find_less_compute(
 def find_fewer_cards(
     probe: Probe, node: Situation, request: PodRequest, _: Terms, *, large: bool
 ) -> Search[Change | None]:
-    """Return the smallest reduction of one container's cards after which the pod would fit; None if none is found."""
+    """Return the smallest reduction of one container's cards that would make the pod fit; None if none is found."""
 
     def list_amounts(container: ContainerRequest) -> range:
         most = min(container.cards - 1, len(list_suiting(node.states, container)))
@@ -65,7 +65,7 @@ def find_fewer_cards(
 
 
 def replace_containers(request: PodRequest, places: Sequence[int], **fields: object) -> PodRequest:
-    """Return the request with changed fields in the containers at these positions."""
+    """Return a copy of the request in which these fields of the containers at these positions are replaced."""
     return PodRequest(
         tuple(
             msgspec.structs.replace(container, **fields) if place in places else container
@@ -75,7 +75,7 @@ def replace_containers(request: PodRequest, places: Sequence[int], **fields: obj
 
 
 def list_distinct(request: PodRequest) -> Iterator[int]:
-    """Yield the positions of containers with distinct requests. Of equal requests, only the first is included."""
+    """Yield the positions of containers with distinct requests. If requests are equal, only the first is included."""
     distinct = set[ContainerRequest]()
     for place, container in enumerate(request.containers):
         nameless = msgspec.structs.replace(container, container="")

@@ -23,7 +23,7 @@ from accelkit.placement.policies import AnyPolicy
 def search_changes(
     situation: Situation, request: PodRequest, policy: AnyPolicy, terms: Terms, budget: Budget
 ) -> Iterator[Change | None]:
-    """Yield the changes after which a pod would fit a node, at most one of each kind, with the smallest kind first.
+    """Yield the changes that would make a pod fit a node, at most one of each kind, with the smallest kind first.
 
     Also yield None after each trial, so that other work can run in between. The search stops early if all steps of the
     budget are used.

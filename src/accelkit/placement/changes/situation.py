@@ -1,4 +1,4 @@
-"""Input of a search for changes on a node: the cards of the node, and the pods that use the cards."""
+"""Input to a search for changes on a node: the cards of the node, and the pods that use the cards."""
 
 from __future__ import annotations
 

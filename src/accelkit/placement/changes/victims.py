@@ -82,7 +82,7 @@ def find_victims(
 
     Returns:
         The pods; None if the pod would not fit even without all candidates, or if all steps of the budget were used
-    before a set was found.
+        before a set was found.
     """
     return finish(search_victims(node, request, policy, candidates, budget, gone=gone))
 

@@ -23,7 +23,7 @@ class QuotaAmounts(msgspec.Struct, frozen=True, gc=False):
     compute: int = 0
 
     def plus(self, other: QuotaAmounts, sign: int = 1) -> QuotaAmounts:
-        """Return the sum of both amounts, or their difference if `sign` is -1."""
+        """Return the sum of these amounts and `other`, or the difference if `sign` is -1."""
         return QuotaAmounts(
             self.memory_bytes + sign * other.memory_bytes,
             self.cards + sign * other.cards,

@@ -118,7 +118,7 @@ class SharingRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((quota for quota in self.quotas if _matches(namespace, quota.namespaces)), None)
 
     def close(self, request: PodRequest, namespace: str, priority: int) -> PodRequest:
-        """Return a pod's request, to which the names of the reservations that exclude the pod are added."""
+        """Return a copy of a pod's request with the names of the reservations that exclude the pod."""
         closed = frozenset(
             each.name
             for each in self.reservations

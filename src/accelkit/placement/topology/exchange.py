@@ -92,7 +92,7 @@ class _Search:
         return chosen
 
     def measure(self, chosen: Sequence[int]) -> int:
-        """Return the measure of a set, which orders sets in the same way as `ranking`; negative if impossible."""
+        """Return the measure of a set, which orders sets in the same way as `ranking`; negative for impossible sets."""
         block = self._weights[np.ix_(chosen, chosen)]
         pairs = block[np.triu_indices(len(chosen), 1)]
         weakest, total = (int(pairs.min()), int(pairs.sum())) if len(pairs) else (0, 0)

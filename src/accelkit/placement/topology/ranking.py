@@ -2,9 +2,11 @@
 
 The ranking compares, in this order:
 
-1. the weakest pair of a set, because a program waits for its slowest connection 2. the sum of all pairs 3. the sum of
-all pairs of the remaining empty cards, so that larger groups are preserved 4. the remaining memory, with the least
-memory first 5. the card numbers, with the lowest numbers first
+1. the weakest pair of a set, because a program waits for its slowest connection
+2. the sum of all pairs
+3. the sum of all pairs of the remaining empty cards, so that larger groups are preserved
+4. the remaining memory, with the least memory first
+5. the card numbers, with the lowest numbers first
 
 With up to 16 cards, all sets are compared. With more cards, the search finds one good set.
 """

@@ -1,4 +1,4 @@
-"""Scores of nodes, based on their best set of cards and on the groups of cards that remain."""
+"""Node scores, based on their best set of cards and on the groups of cards that remain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tables of the weakest pair and the sum of all pairs for each set of up to 16 cards, indexed by bit mask.
 
-Bit i of a mask represents card i. For 16 cards, it takes one millisecond to compute the tables for all masks. The
-tables are stored with the connections of the cards, which all nodes of the same kind share.
+Bit i of a mask represents card i. For 16 cards, computing the tables for all masks takes one millisecond. The tables
+are stored with the connections of the cards, which all nodes of the same kind share.
 """
 
 from __future__ import annotations

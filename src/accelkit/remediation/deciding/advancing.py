@@ -68,7 +68,7 @@ class CardCase:
         return self.keep(*actions, step=step, step_since=self.now, late=False)
 
     def call(self, reason: str, text: str) -> Advance:
-        """Return the next state, which calls an administrator. Remediation waits until the card is healthy or free."""
+        """Return the next state for a call to an administrator. Remediation waits until the card is healthy or free."""
         return self.keep(NodeEvent(reason, text), late=True)
 
 

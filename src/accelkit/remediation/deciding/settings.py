@@ -1,4 +1,4 @@
-"""Settings of remediation."""
+"""Remediation settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from accelkit.model.stage import Stage
 
 
 class Mode(StrEnum):
-    """Modes of remediation: disabled, reports only, or enabled."""
+    """Remediation modes: disabled, reports only, or enabled."""
 
     OFF = "off"
     DRY_RUN = "dry-run"

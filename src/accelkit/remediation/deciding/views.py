@@ -33,7 +33,7 @@ class PodWithCard:
     Attributes:
         pod: the reference to the pod.
         priority: the priority of the pod.
-        stays: whether the pod cannot be evicted. The reason is that it is static, unreadable, or already being deleted.
+        stays: whether the pod cannot be evicted, because it is static, unreadable, or already being deleted.
     """
 
     pod: PodRef

@@ -48,7 +48,7 @@ class HostFiles:
         return (self.root / "sys/bus/pci/devices" / bdf).resolve()
 
     def write(self, path: str | Path, content: str) -> None:
-        """Write a text and a newline to a file below the root folder."""
+        """Write a string and a newline to a file below the root folder."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content + "\n")

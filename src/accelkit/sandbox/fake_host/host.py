@@ -48,7 +48,7 @@ class FakeHost(HostFiles):
         return self
 
     def remove(self, bdf: str) -> None:
-        """Remove a card from the PCI bus, like a hardware fault."""
+        """Remove a card from the PCI bus, as a hardware fault would."""
         folder = self.find_device_folder(bdf)
         self.unbind(bdf)
         (self.root / "sys/bus/pci/devices" / bdf).unlink()

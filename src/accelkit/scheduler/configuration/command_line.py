@@ -38,7 +38,7 @@ class Option:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the option refers to one of accelkit's configurations, which the file name identifies."""
+        """Whether the option refers to one of accelkit's configurations, which are identified by their file names."""
         return self.name in SOURCES and bool(_OWN_FILE.fullmatch(self.value or ""))
 
 
@@ -67,7 +67,7 @@ class CommandLine:
         return CommandLine(self.program, tuple(rest))
 
     def with_those_of(self, other: CommandLine, names: Iterable[str]) -> CommandLine:
-        """Insert the options `names` of another command line, each after the option that precedes it there."""
+        """Insert the options `names` from another command line, each after the option that precedes it in that line."""
         options = list(self.options)
         selected = frozenset(names)
         for index, option in enumerate(other.options):

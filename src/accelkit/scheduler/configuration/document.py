@@ -86,7 +86,7 @@ class _SharedError(Exception):
 
 
 class _Edit:
-    """Edit of a text. Methods raise ValueError if the lines of the text cannot be edited."""
+    """Edit to a text. Methods raise ValueError if the lines of the text cannot be edited."""
 
     def __init__(self, text: str, layout: Layout) -> None:
         self._text = text

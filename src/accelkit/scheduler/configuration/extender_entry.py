@@ -78,7 +78,7 @@ class ExtenderEntry:
 
 
 def is_ours(entry: dict[str, Any], url_prefix: str | None = None) -> bool:
-    """Return whether an extender's entry is accelkit's entry, which resources or `url_prefix` identify."""
+    """Return whether an entry is accelkit's entry, which is identified by its resources or by `url_prefix`."""
     if url_prefix and str(entry.get("urlPrefix", "")).rstrip("/") == url_prefix.rstrip("/"):
         return True
     managed = entry.get("managedResources") or ()

@@ -1,4 +1,4 @@
-"""Edits of a text at given offsets, which are collected and then applied together."""
+"""Edits to a text at given offsets, which are collected and then applied together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 
 class TextEdits:
-    """Collector of edits of one text. Inserted lines get the line endings of the text."""
+    """Collector of edits to one text. Inserted lines get the line endings of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -41,7 +41,7 @@ class TextEdits:
         Args:
             spans: the start and end of each item.
             gone: the indices of items to remove.
-            added: the new texts by index; a text is inserted before the item with this index, or at the end.
+            added: the new strings by index; a string is inserted before the item with this index, or at the end.
         """
         if len(gone) == len(spans):
             self.replace(spans[0][0], spans[-1][1], ", ".join(added.values()))

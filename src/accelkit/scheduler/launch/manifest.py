@@ -92,7 +92,7 @@ def _switch(pod: PodManifest, ours: Replacement) -> None:
 
 
 def rejoin(line: CommandLine, former: CommandLine | None, drop: Callable[[Option], bool]) -> CommandLine:
-    """Return the command line without some options, and with the options of `former` that were replaced."""
+    """Return the command line without some options, and with the options from `former` that were replaced."""
     if not any(drop(option) for option in line.options):
         return line
     rest = line.without(drop)

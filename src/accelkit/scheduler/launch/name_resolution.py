@@ -1,4 +1,4 @@
-"""Check whether a kube-scheduler on the host network can resolve the host names that it needs.
+"""Check of whether a kube-scheduler on the host network can resolve the host names that it needs.
 
 A static pod on the host network uses the host's resolver, which cannot resolve Services. With the dnsPolicy
 ClusterFirstWithHostNet, it uses the cluster's DNS for every name, including the name of the API server. However, this

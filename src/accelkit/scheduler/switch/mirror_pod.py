@@ -193,7 +193,7 @@ def _runs(status: _ContainerStatus | None) -> bool:
 
 
 async def _read_log(api: ApiClient, path: str, container: str) -> str | None:
-    """Return the last lines of a container's log; if it is empty, of the previous log; None if both are empty."""
+    """Return the last lines of a container's log or, if it is empty, of the previous log; None if both are empty."""
     for former in ("false", "true"):
         query = {"tailLines": str(LOG_LINES), "container": container, "previous": former}
         try:

@@ -76,7 +76,7 @@ class Intent:
 
 
 class Survey:
-    """Comparison of one host, based on its launch file; for the arguments, see Switch."""
+    """Comparison of one host's current and desired state, based on its launch file; for the arguments, see Switch."""
 
     def __init__(self, host: Host, launch: Launch, *, backup_dir: str, folder: str, adopt_gcushare: bool) -> None:
         self._host = host

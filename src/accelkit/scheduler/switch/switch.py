@@ -110,7 +110,7 @@ class Switch:
 
         Raises:
             ConfigurationError: the host's files cannot be read, parsed, edited safely or written.
-            ServiceError: kube-scheduler was not running before, or does not run with the new configuration. In the
+            ServiceError: kube-scheduler was not running before, or is not running with the new configuration. In the
                 latter case, the previous state is restored.
         """
         found = self._survey.find()
@@ -149,12 +149,13 @@ class Switch:
         return SwitchOutcome((*self._survey.compare_launch(found.current, target), *gone), exact)
 
     def remove(self) -> SwitchOutcome:
-        """Restore the state before accelkit.
+        """Restore the state before the installation of accelkit.
 
         Raises:
             ConfigurationError: the launch file cannot be parsed, the recorded original is damaged, or a file cannot be
                 written.
-            ServiceError: kube-scheduler does not start again. The record is kept, so that the next run can continue.
+            ServiceError: kube-scheduler does not start again. The record is retained, so that the next run can
+                continue.
         """
         found = self._survey.find()
         outcome = self.compare_removal()
@@ -261,7 +262,7 @@ class Switch:
         self._drop_lost_originals()
 
     def _drop_records(self, record: Record | None) -> None:
-        """Delete the record, originals and folders, after the files that only the record lists were deleted."""
+        """Delete the record, originals and folders. The files that only the record lists must already be deleted."""
         for folder in (self._folder, self._backup_dir, str(PurePosixPath(self._launch.path).parent)):
             sweep(self._host, folder)
         folders = (self._folder,) if record is None else record.folders

@@ -1,6 +1,6 @@
-"""HTTP/2 connections. The h2 library parses frames, and this module assembles requests from them within limits.
+"""HTTP/2 connections. The h2 library parses frames, and this module assembles requests from the frames, within limits.
 
-A client uses one connection for all its requests, so that a request does not wait for another request or for a
+A client uses a single connection for all its requests, so that a request does not wait for another request or a
 handshake.
 """
 
@@ -42,15 +42,15 @@ class Http2Connection(asyncio.Protocol):
     """One HTTP/2 connection.
 
     Args:
-        answer: returns the response to a request.
-        on_lost: called when the connection is closed.
-        on_unsent: called with the size of the unsent responses.
+        answer: a function that returns the response to a request.
+        on_lost: a function that is called when the connection is closed.
+        on_unsent: a function that is called with the size of the unsent responses.
         idle_seconds: the time after which a connection without a request is closed.
 
     Attributes:
         names: the names in the verified client certificate.
         first_request: a future that is done when the first request has arrived or the connection is closed.
-        transport: the transport of the connection; None before the connection is made and after it is closed.
+        transport: the transport of the connection; None before the connection is established and after it is closed.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Http2Connection(asyncio.Protocol):
         self._choose_reading()
 
     def _choose_reading(self) -> None:
-        """Read from the client unless received data is not processed yet, or the client does not read its responses."""
+        """Read from the client, unless received data is not processed yet or the client does not read its responses."""
         if self.transport is None or self.transport.is_closing():
             return
         if self._received or self._writing_paused:
@@ -312,7 +312,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.write(data)
 
     def _break(self) -> None:
-        """Close the connection after sending the pending frames, because they contain the reason."""
+        """Send the pending frames, which contain the reason, and then close the connection."""
         self._broken = True
         self._received = b""
         self._flush()
@@ -338,7 +338,7 @@ class Http2Connection(asyncio.Protocol):
             self._schedule("idle", left, self._watch_idleness)
 
     def _schedule(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Schedule a call after a delay. It replaces a scheduled call with the same name."""
+        """Schedule a call after a delay, and cancel any scheduled call with the same name."""
         if (timer := self._timers.get(name)) is not None:
             timer.cancel()
         self._timers[name] = self._loop.call_later(seconds, call)

@@ -1,7 +1,7 @@
-"""Meter for frames that a client sends in addition to requests and bodies. It counts frames before they are parsed.
+"""Meter that limits frames other than requests and bodies from a client. Frames are counted before they are parsed.
 
-A frame is much more expensive for this process than for the sender, because it causes an acknowledgement, a lookup, or
-the start and reset of a stream.
+Such a frame is much more expensive for this process than for the sender, because it causes an acknowledgement, a
+lookup, or the start and reset of a stream.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _END_STREAM, _END_HEADERS = 0x1, 0x4
 
 
 class FloodError(ProtocolError):
-    """A client sent more frames than any valid use requires."""
+    """A client sent more frames than any legitimate client needs."""
 
     error_code = ErrorCodes.ENHANCE_YOUR_CALM
 
@@ -43,7 +43,7 @@ class FrameMeter:
     """The credit of one connection for additional frames.
 
     Args:
-        clock: returns a monotonic time in seconds.
+        clock: a function that returns a monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +56,7 @@ class FrameMeter:
         self._in_head = False
 
     def earn(self, sent_bytes: int) -> None:
-        """Restore credit after a response with this number of bytes was sent."""
+        """Restore credit after a response of this size, in bytes, was sent."""
         self._left = min(_MOST, self._left + 1 + sent_bytes / _BYTES_PER_FRAME)
 
     def take(self, data: bytes, place: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Configuration of the h2 library: frames, headers and flow-control windows, with the limits in the settings frame."""
+"""Configuration of the h2 library, including the limits in the settings frame for frames, headers and flow control."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An HTTP/2 request while it arrives, and the unsent part of its response."""
+"""An HTTP/2 request that may still be arriving, and the unsent part of its response."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Stream:
         number: the number of the stream.
         items: the names and values of the headers.
         names: the names in the verified client certificate.
-        taken: called with the number of body bytes that were read, so that the client may send as many additional
-            bytes.
+        taken: a function that is called with the number of body bytes that were read, so that the client may send the
+            same number of additional bytes.
         limit: a function that closes the connection after at most the given number of seconds.
 
     Attributes:
@@ -125,7 +125,7 @@ class Stream:
             await self._waiting
 
     def feed(self, piece: bytes, counted: int) -> None:
-        """Add a part of the body, with its size in the flow-control windows."""
+        """Add a part of the body. `counted` is the number of bytes that it uses in the flow-control windows."""
         self._pieces.append((piece, counted))
         self._wake()
 
@@ -141,7 +141,7 @@ class Stream:
         self._wake()
 
     def drop(self) -> int:
-        """Discard the unread part of the body, and return its size in the flow-control windows."""
+        """Discard the unread part of the body, and return the bytes that it used in the flow-control windows."""
         counted = sum(each for _, each in self._pieces)
         self._pieces.clear()
         return counted

@@ -1,4 +1,4 @@
-"""Reader of the cards of a node and their total amounts, from the labels and the status of the node.
+"""Reader of a node's cards and their total amounts, from the node's labels and status.
 
 All cards of a node are considered equal: each card has an equal part of the node's allocatable amounts, rounded
 down.
@@ -116,7 +116,7 @@ def build_inventory(offer: NodeOffer, unit_bytes: int) -> Inventory:
 
 
 def add_offer(inventory: Inventory, offer: NodeOffer) -> Inventory:
-    """Return the inventory with the facts from the offer added. Each card gets an equal part of the node's amounts.
+    """Return the inventory with additional facts from the offer. Each card gets an equal part of the node's amounts.
 
     NUMA nodes and links from accelkit's agent take precedence.
     """

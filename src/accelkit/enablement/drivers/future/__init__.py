@@ -1,1 +1,1 @@
-"""Predictions whether nodes will work with a different kernel, Kubernetes version or driver version."""
+"""Predictions of whether nodes will work with a different kernel, Kubernetes version or driver version."""

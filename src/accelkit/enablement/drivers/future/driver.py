@@ -1,4 +1,4 @@
-"""Prediction whether a node will work with a different driver version, based on driver delivery and kernel caches."""
+"""Prediction of whether a node will work with a different driver version, based on its delivery and kernel caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prediction whether a node's cards have drivers for a different kernel."""
+"""Prediction of whether a node's cards have drivers for a different kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prediction whether a node works with a different Kubernetes version: version skew, removed APIs, feature gates."""
+"""Prediction of whether a node works with a different Kubernetes version: version skew, removed APIs, feature gates."""
 
 from __future__ import annotations
 

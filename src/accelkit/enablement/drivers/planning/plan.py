@@ -28,7 +28,8 @@ class PlannedSet(msgspec.Struct, frozen=True):
         system: the operating system of the nodes, for example `rhel9.4`.
         image: the image, with all variables replaced by their values.
         version: the version of the driver; empty for any version.
-        nodes: node names, sorted. Nodes on which changes are blocked are included, because their drivers are kept.
+        nodes: node names, sorted. Nodes on which changes are blocked are included, because their drivers are not
+            removed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Writer of upgrade steps to a node. One patch contains the record and the cordon; it fails if the node has changed."""
+"""Writer for a node's upgrade steps. One patch contains the record and the cordon; it fails if the node has changed."""
 
 from __future__ import annotations
 

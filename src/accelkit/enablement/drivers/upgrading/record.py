@@ -1,4 +1,4 @@
-"""The upgrade of one node's driver as a state machine: each step writes the Node at most once.
+"""State machine for the driver upgrade of one node: each step writes the Node at most once.
 
 The record is the node's annotation `accelkit.io/driver-upgrade`. It is written and removed together with the cordon.
 After an interrupted run, the node therefore has either both the record and the cordon, or neither. These invariants

@@ -54,7 +54,7 @@ async def wait_for_driver(
     Args:
         api: an open client.
         name: the name of the node.
-        targets: the desired version by vendor; an empty text for any version.
+        targets: the desired version by vendor; an empty string for any version.
         seconds: the time limit.
         desired: the desired driver pods; None if the drivers do not run in pods.
         began_at: the start time of the upgrade in Unix seconds; earlier stage results are ignored.

@@ -51,7 +51,7 @@ class DrainablePod(EvictablePod):
 
 
 class CardUsers:
-    """Detector of pods that use cards of a vendor. A pod is included if it is unknown whether it uses a card.
+    """Detector for pods that use a vendor's cards. A pod is included if it is unknown whether it uses a card.
 
     Args:
         vendor: the vendor whose driver is replaced; empty for all vendors.

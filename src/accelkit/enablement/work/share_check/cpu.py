@@ -15,7 +15,7 @@ _FLOAT_BYTES: Final = 4
 
 
 def count_elements(memory_bytes: int, most_bytes: int = _MOST_BYTES) -> int:
-    """Return the maximum length of three vectors of floats that together use a quarter of a share."""
+    """Return the maximum number of floats per vector at which three vectors together use a quarter of a share."""
     return max(_LEAST_COUNT, min(memory_bytes // 4, most_bytes) // (3 * _FLOAT_BYTES))
 
 

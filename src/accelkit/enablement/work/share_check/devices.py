@@ -1,4 +1,4 @@
-"""Test whether the device nodes of a container can be opened."""
+"""Test of whether the device nodes of a container can be opened."""
 
 from __future__ import annotations
 

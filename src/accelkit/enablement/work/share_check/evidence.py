@@ -68,7 +68,7 @@ class WorkError(AccelkitError):
 
 
 def encode_evidence(evidence: ShareEvidence) -> bytes:
-    """Return the line without a line break; lists and texts are shortened to the size that a kubelet can store."""
+    """Return the line without a line break. Lists and strings are truncated to the size that a kubelet can store."""
     cut = msgspec.structs.replace(
         evidence,
         detail=shorten(evidence.detail, _MAX_DETAIL),

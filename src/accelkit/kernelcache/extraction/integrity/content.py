@@ -1,4 +1,4 @@
-"""The digest of an extracted cache's content, and the check that the content has not changed.
+"""Content digest of an extracted cache, and a check that the content has not changed.
 
 The digest is the SHA-256 of a list with one entry per file, sorted by path. Each entry consists of the file's SHA-256
 in hexadecimal digits, a space, its size in decimal digits, a space, its path relative to the cache, and a zero byte.
@@ -37,7 +37,7 @@ class FileContent:
 
     @classmethod
     def of(cls, data: bytes) -> FileContent:
-        """Return the size and the hash of a file with this content."""
+        """Return the size and the hash of this content."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -57,7 +57,7 @@ class ContentVerdict:
 
 
 class StreamHash:
-    """The SHA-256 of a file that is written in parts. A thread computes it in parallel with the writer.
+    """The SHA-256 of a file that is written in parts. A thread computes it while the file is being written.
 
     Args:
         thread: an executor with one worker.
@@ -86,7 +86,7 @@ class StreamHash:
 
 
 def digest_contents(contents: Mapping[str, FileContent]) -> str:
-    """Return the digest (`sha256:…`) of a cache with these files, given by path relative to the cache."""
+    """Return the digest (`sha256:…`) of a cache that consists of these files, keyed by path relative to the cache."""
     whole = hashlib.sha256()
     for path in sorted(contents, key=os.fsencode):
         found = contents[path]
@@ -102,8 +102,8 @@ def verify_content(
     Args:
         cache: the folder with the files of the cache.
         record: the record of the cache.
-        rest: called after each part with the time that was spent on the part, in seconds. It may sleep, and returns
-            whether to continue.
+        rest: a function that is called after each part with the time spent on the part, in seconds. It may sleep, and
+            returns whether to continue.
 
     Returns:
         The verdict; None if `rest` stopped the check.
@@ -139,7 +139,7 @@ class _DifferenceError(Exception):
 
 
 def _list_files(cache: Path, record: CompletionRecord) -> list[tuple[str, int]]:
-    """Return the paths and sizes of all files; raise an error if they already differ from the record."""
+    """Return the paths and sizes of all files; raise an error if these already differ from the record."""
     found: list[tuple[str, int]] = []
     left, folders = record.size_bytes, 0
     for path, status in _walk(cache):

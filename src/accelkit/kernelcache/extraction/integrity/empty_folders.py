@@ -1,4 +1,4 @@
-"""Removal of folders that contain only folders, at any depth, even if paths exceed the length limit of system calls."""
+"""Removal of nested folders that contain no files, even if their paths exceed the length limit of system calls."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def remove_if_empty(root: Path, path: str) -> bool:
 
 
 def _empty(folder: int) -> str:
-    """Remove the empty folders in a folder; return the name of a subfolder that is not empty, or an empty string.
+    """Remove the empty folders in a folder; return the name of a non-empty subfolder, or an empty string.
 
     Raises:
         OSError: an entry is not a folder, or cannot be removed.
@@ -59,7 +59,7 @@ def _empty(folder: int) -> str:
 
 
 def _move(folder: int, name: str) -> int:
-    """Open a folder by a path relative to an open folder, close the latter, and return the new descriptor."""
+    """Open a folder by its path relative to an open folder, close the open folder, and return the new descriptor."""
     found = os.open(name, _FOLDER, dir_fd=folder)
     os.close(folder)
     return found

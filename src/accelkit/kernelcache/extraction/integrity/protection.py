@@ -37,7 +37,7 @@ class ProtectionState(StrEnum):
     """Whether a cache is protected, or why it is not.
 
     NOT_PERMITTED: this process lacks CAP_LINUX_IMMUTABLE. NOT_SUPPORTED: the file system does not support the flag.
-    FAILED: the disk returned another error.
+    FAILED: the operation failed with another disk error.
     """
 
     PROTECTED = "protected"
@@ -112,7 +112,7 @@ def is_protected(cache: Path) -> bool:
 
 
 def delete_tree(tree: Path) -> None:
-    """Delete a folder and its content, even if they are protected, or an entry of another type at the same path.
+    """Delete a folder and its content, even if they are protected. Also delete an entry of another type at this path.
 
     Raises:
         OSError: the folder cannot be deleted.
@@ -134,7 +134,7 @@ def delete_tree(tree: Path) -> None:
 
 
 def _list_upwards(folder: Path) -> Iterator[Path]:
-    """Yield the entries below a folder and the folder itself, each folder after its entries, but no symbolic links."""
+    """Yield a folder and the entries below it, except symbolic links. Each folder follows its entries."""
     for path, folders, names in os.walk(folder, topdown=False, onerror=_raise):
         here = Path(path)
         yield from (here / name for name in names if stat.S_ISREG((here / name).lstat().st_mode))

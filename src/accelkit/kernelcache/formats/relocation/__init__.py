@@ -1,1 +1,1 @@
-"""Rewriting of absolute paths in cache files to match the path at which workloads mount the cache."""
+"""Conversion of absolute paths in cache files to the path at which workloads mount the cache."""

@@ -20,17 +20,17 @@ _MAX_PATH_BYTES: Final = 4096
 
 
 def relocate_index(document: bytes, *, holds: Callable[[str], bool], locate: Callable[[str], str | None]) -> bytes:
-    """Return the list with the paths at which a workload mounts the files.
+    """Return the list with each path replaced by the path at which a workload mounts the file.
 
     A path is mapped to the file in the cache with the longest common suffix. For example,
     `/build/torch_compile_cache/h/x` is mapped to `torch_compile_cache/h/x` if this file exists, and otherwise to `h/x`.
 
     Args:
         document: the content of the list.
-        holds: returns whether the cache contains a path, given relative to its root.
-        locate: returns the path of an entry in the workload, given its path relative to the root. If an absolute path
-            is in a tree that is mounted where it was captured, the result is that path. For any other absolute path, it
-            is None.
+        holds: a function that returns whether the cache contains a path, which is relative to its root.
+        locate: a function that returns the path of an entry in the workload, given its path relative to the root. For
+            an absolute path in a tree that is mounted where it was captured, it returns the same path. For any other
+            absolute path, it returns None.
 
     Raises:
         CacheError: the list is too large, does not have vLLM's format, or refers to a file that is missing in the

@@ -1,4 +1,4 @@
-"""Triton's group files, which list the files of one kernel by absolute path.
+"""Triton's group files, which list the absolute paths of the files of one kernel.
 
 Triton opens each path unchanged, and treats the kernel as missing if a path does not exist. In a moved cache, Triton
 would therefore find no kernels, so extraction rewrites the paths for the mount path in the workload.
@@ -32,12 +32,12 @@ _decoder = msgspec.json.Decoder(_Group)
 
 
 def is_group_file(name: str) -> bool:
-    """Return whether a file with this name (without folders) is a group file."""
+    """Return whether a file name, without folders, is the name of a group file."""
     return name.startswith("__grp__") and name.endswith(".json")
 
 
 def relocate(document: bytes, *, folder_in_mount: str) -> bytes:
-    """Return a group file whose paths are in `folder_in_mount`, the absolute path of a folder in the workload.
+    """Return the group file with its paths changed to `folder_in_mount`, the absolute path of a folder in the workload.
 
     A group file in the format of Triton 2, which contains only file names, is valid at any path and is returned
     unchanged.

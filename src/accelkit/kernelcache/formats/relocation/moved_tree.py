@@ -1,4 +1,4 @@
-"""Rewriting of files that contain paths of other files, for workloads that mount the cache at a different path."""
+"""Conversion of paths in cache files, for workloads that mount the cache at a different path."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class MovedTree:
 
     Attributes:
         mount_path: the path of the cache root.
-        trees: the mount path of each folder that is not mounted below the root, by folder.
+        trees: the mount paths of folders that are not mounted below the root, keyed by folder.
     """
 
     mount_path: str
     trees: Mapping[str, str] = field(default_factory=dict)
 
     def concerns(self, path: str) -> bool:
-        """Return whether a file of the cache may contain paths of other files."""
+        """Return whether a file in the cache may contain paths to other files."""
         name = posixpath.basename(path)
         return is_group_file(name) or name == INDEX_NAME
 
     def rewrite(self, path: str, document: bytes, holds: Callable[[str], bool]) -> bytes:
-        """Return the content of a file that contains paths of other files, with their new paths.
+        """Return the content of a file in which the paths to other files are replaced with the new paths.
 
         Args:
             path: the path of the file, relative to the root.
             document: the content of the file.
-            holds: returns whether the cache contains a path, given relative to its root.
+            holds: a function that returns whether the cache contains a path, which is relative to its root.
 
         Raises:
             CacheError: the file does not have the format of its framework, or refers to a file that is missing in the

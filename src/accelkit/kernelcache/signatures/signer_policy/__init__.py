@@ -1,4 +1,4 @@
-r"""Signer policies, which specify trusted signers by image and namespace. Without a policy, no image is accepted.
+r"""Signer policies, which specify trusted signers for images and namespaces. Without a policy, no image is accepted.
 
 A file contains one or more YAML documents:
 

@@ -1,4 +1,4 @@
-"""Digest of the content of policies and of the files that they refer to."""
+"""Content digest of policies and of the files that they refer to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelkit.kernelcache.signatures.trust import TrustRoot
 
 
 class PolicyContent:
-    """The digest of all added contents, in order."""
+    """Digest of all added content, in the order in which it was added."""
 
     def __init__(self) -> None:
         # The checks of another release may be weaker, so its verdicts must not be reused.
@@ -29,8 +29,8 @@ class PolicyContent:
 
         Args:
             trust: the trusted root.
-            path: the path of its file; None for the root in the installed release of sigstore. In that case, the
-                version of sigstore is added instead of the content.
+            path: the path of the trusted root's file; None for the root in the installed release of sigstore. In that
+                case, the version of sigstore is added instead of the content.
 
         Raises:
             ConfigurationError: the file cannot be read.
@@ -45,5 +45,5 @@ class PolicyContent:
 
     @property
     def digest(self) -> str:
-        """The digest of all added contents, `sha256:…`."""
+        """The digest of all added content, in the form `sha256:…`."""
         return f"sha256:{self._hash.hexdigest()}"

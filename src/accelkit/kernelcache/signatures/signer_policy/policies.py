@@ -1,4 +1,4 @@
-"""Data model of signer policies: the images that they cover, and the accepted signers."""
+"""Data model for signer policies: the covered images and the accepted signers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Signer:
 
     @property
     def keyless(self) -> bool:
-        """Whether the signer must have a certificate from Sigstore's certificate authority."""
+        """Whether the signer must use a certificate from Sigstore's certificate authority."""
         return not self.keys and self.authorities is None
 
 

@@ -1,4 +1,4 @@
-"""The `spec` of a policy in a file or in an object in a cluster, and its conversion to a policy."""
+"""The `spec` of a policy in a file or cluster object, and its conversion to a policy."""
 
 from __future__ import annotations
 

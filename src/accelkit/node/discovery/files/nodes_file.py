@@ -1,4 +1,4 @@
-"""Reader of the file in which the tools of Enflame, and of vendors that resell its cards, define device node names.
+"""Reader of the device node names that the tools from Enflame, and from vendors that resell its cards, write to a file.
 
 {"mainDevice": ["/dev/gcu"], "driverDevice": ["/dev/gcuctl"], …}
 """

@@ -5,7 +5,8 @@
       "1e36:c042": {memory: 144GiB}
 
 The key of an entry is the ID of a card, its PCI address, or the PCI IDs of its model, in this order of precedence.
-Overrides take precedence over all other sources. An invalid entry is logged and ignored. It never removes a card.
+Overrides take precedence over all other sources. An invalid entry is logged and ignored. An invalid entry never removes
+a card.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _ETHERNET, _INFINIBAND = "0200", "0207"
 def find_nics(root: Path) -> tuple[Nic, ...]:
     """Return at most MAX_NICS NICs of a host, sorted by address, with the RDMA NICs first.
 
-    Virtual functions are omitted, because they have the location of their physical function and may be numerous.
+    Virtual functions are omitted, because they have the same location as their physical function and may be numerous.
 
     Raises:
         DevicePluginError: a required file of a device cannot be read.
@@ -49,7 +49,7 @@ def compute_network(root: Path, cards: Sequence[FoundCard]) -> Network | None:
 
 
 def place_beside(cards: Sequence[FoundCard], network: Network | None) -> list[FoundCard]:
-    """Return copies of the cards that contain the letter of the nearest NIC of each card."""
+    """Return copies of the cards, each with the `Nearness` letter of its nearest NIC."""
     rows = network.nearness if network else [""] * len(cards)
     return [card.place_beside(rate_nearest(row)) for card, row in zip(cards, rows, strict=True)]
 

@@ -121,7 +121,7 @@ class DeviceManager:
         the allocation either.
 
         Raises:
-            DevicePluginError: the allocation failed, with the real kubelet's message.
+            DevicePluginError: the allocation failed; the message is the same as that of a real kubelet.
         """
         if self._reusable[0] != pod_uid:
             self._reusable = (pod_uid, {})

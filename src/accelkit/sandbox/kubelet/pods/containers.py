@@ -86,7 +86,10 @@ class ContainerRunner:
         self._message: Path | None = None
 
     async def run(self) -> int:
-        """Run and restart the container by its policy; return the last exit code. Cancellation stops the process."""
+        """Run and restart the container according to its policy; return the last exit code.
+
+        Cancellation stops the process.
+        """
         failures = 0
         while True:
             started = time.monotonic()

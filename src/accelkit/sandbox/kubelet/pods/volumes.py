@@ -1,6 +1,6 @@
 """The volumes of a pod, and their mounts in the containers of the pod.
 
-A process does not have its own mount namespace. Therefore, each container with accelkit's image has a folder that
+A process does not have a separate mount namespace. Therefore, each container with accelkit's image has a folder that
 replaces its `/`. The folder contains a link for each mount in the manifest. If a path in the arguments or environment
 variables is equal to, below or above a mount path, it is translated to a path in this folder. The folder also contains
 the allocated devices, if their files exist on the node, and the termination message file. Read-only mounts and the user
