@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from accelkit.stop_signals import STOP_SIGNALS, on_stop_signal
+from accelkit.stop_signals import STOP_SIGNALS, awaiting_stop_signals, on_stop_signal
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -16,3 +16,11 @@ async def test_each_stop_signal_calls_registered_function(number):
     finally:
         for each in STOP_SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(each)
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signal_before_wait_ends_wait(number):
+    with awaiting_stop_signals() as wait:
+        assert not wait(0.0)
+        os.kill(os.getpid(), number)
+        assert wait(60.0)

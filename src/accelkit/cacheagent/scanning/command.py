@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 import time
 from pathlib import Path
 from typing import Final
@@ -17,6 +15,7 @@ from accelkit.cacheagent.scanning.document import SCAN_SECONDS, write_document
 from accelkit.cacheagent.scanning.walk import PODS_FOLDER, Scan, scan_copies
 from accelkit.errors import ConfigurationError
 from accelkit.logs import ErrorReporter, Facts, set_up_service_log
+from accelkit.stop_signals import awaiting_stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -56,25 +55,24 @@ def cache_scan(folder: Path, pods_folder: Path) -> None:
             f"{folder} is not a folder", next_step="set the folder that is shared with the cache agent"
         )
     os.nice(_NICENESS)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     errors, scan_log = ErrorReporter(log), _ScanLog()
-    while not stop.is_set():
-        began = time.monotonic()
-        try:
-            scan = scan_copies(pods_folder)
-            write_document(folder, scan.reports, scan.left_out)
-        except OSError as exc:
-            errors.report(str(exc), f"cannot scan private copies: {exc}; cache misses are not counted")
-        else:
-            if scan.closed:
-                errors.report(scan.error, f"cannot read {scan.closed} folders of pods: {scan.error}; {_RIGHTS}")
+    with awaiting_stop_signals() as wait:
+        stopped = False
+        while not stopped:
+            began = time.monotonic()
+            try:
+                scan = scan_copies(pods_folder)
+                write_document(folder, scan.reports, scan.left_out)
+            except OSError as exc:
+                errors.report(str(exc), f"cannot scan private copies: {exc}; cache misses are not counted")
             else:
-                errors.clear()
-            scan_log.log_changes(scan)
-        took = time.monotonic() - began
-        stop.wait(min(_LONGEST_PAUSE, max(SCAN_SECONDS, took / _SHARE_OF_TIME)))
+                if scan.closed:
+                    errors.report(scan.error, f"cannot read {scan.closed} folders of pods: {scan.error}; {_RIGHTS}")
+                else:
+                    errors.clear()
+                scan_log.log_changes(scan)
+            took = time.monotonic() - began
+            stopped = wait(min(_LONGEST_PAUSE, max(SCAN_SECONDS, took / _SHARE_OF_TIME)))
 
 
 class _ScanLog:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from pathlib import Path
 
 import click
@@ -14,6 +12,7 @@ from accelkit.errors import ConfigurationError, DevicePluginError
 from accelkit.logs import ErrorReporter
 from accelkit.node.host_root import host_root_option
 from accelkit.node.processes.passed_on import SCAN_SECONDS, pass_on
+from accelkit.stop_signals import awaiting_stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +30,16 @@ def process_scan(host_root: Path, folder: Path) -> None:
     """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder", next_step="set the folder that the node agent shares")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     errors = ErrorReporter(log)
-    while not stop.is_set():
-        try:
-            scanned = pass_on(host_root, folder)
-        except DevicePluginError as exc:
-            scanned = False
-            errors.report(str(exc), f"cannot scan processes for the node agent: {exc}")
-        else:
-            errors.clear()
-        # Retry soon, because an agent that has just started will write the cards shortly.
-        stop.wait(SCAN_SECONDS if scanned else 1.0)
+    with awaiting_stop_signals() as wait:
+        stopped = False
+        while not stopped:
+            try:
+                scanned = pass_on(host_root, folder)
+            except DevicePluginError as exc:
+                scanned = False
+                errors.report(str(exc), f"cannot scan processes for the node agent: {exc}")
+            else:
+                errors.clear()
+            # Retry soon, because an agent that has just started will write the cards shortly.
+            stopped = wait(SCAN_SECONDS if scanned else 1.0)
