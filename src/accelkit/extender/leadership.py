@@ -91,6 +91,7 @@ class Leadership:
             lease_seconds=LEASE_SECONDS,
             term_seconds=_TERM_SECONDS,
             retry_seconds=_RETRY_SECONDS,
+            inherit_seconds=TAKEOVER_SECONDS,
         )
 
     def leads(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,6 +96,8 @@ class Elector:
         term_seconds: how long this candidate remains the leader after it has sent a renewal, in seconds; None for the
             duration of the Lease minus the maximum delay of a write.
         retry_seconds: the interval between renewals or attempts to acquire the Lease, in seconds; None for 2 s.
+        inherit_seconds: if the previous record contained a longer duration, the records of this candidate also contain
+            a longer duration for this time. The next leader then takes the same precautions.
         clock: a function that returns a monotonic time in seconds.
 
     Attributes:
@@ -115,6 +118,7 @@ class Elector:
         lease_seconds: int = LEASE_SECONDS,
         term_seconds: float | None = None,
         retry_seconds: float | None = None,
+        inherit_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -137,6 +141,7 @@ class Elector:
         self._observed: _Lease | None = None
         self.former_seconds: int | None = None
         self.resumed = False
+        self._inherit_seconds, self._inherits_until = inherit_seconds, -math.inf
         # The last record that this candidate has tried to write; the response may have been lost.
         self._sent: _Spec | None = None
         # The acquisition that began the last term of this candidate.
@@ -241,7 +246,9 @@ class Elector:
             return
         self._lose()
         transitions = self._observed.spec.lease_transitions
-        await self._put(_Spec(holder_identity="", lease_duration_seconds=1, lease_transitions=transitions))
+        # Other candidates acquire a Lease without a holder immediately, regardless of its duration.
+        seconds = self._lease_seconds + 1 if self._inherits else 1
+        await self._put(_Spec(holder_identity="", lease_duration_seconds=seconds, lease_transitions=transitions))
 
     def _lose(self) -> None:
         self._leading = False
@@ -257,6 +264,8 @@ class Elector:
             # The observed record may be this candidate's own acquisition, whose response was lost.
             if not self.resumed and (observed is None or observed.spec != self._sent):
                 self.former_seconds = None if observed is None else observed.spec.lease_duration_seconds
+                inherits = (self.former_seconds or 0) > self._lease_seconds
+                self._inherits_until = self._clock() + self._inherit_seconds if inherits else -math.inf
         if observed is None:
             self._sent = self._record(None)
             lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace), self._sent)
@@ -288,12 +297,16 @@ class Elector:
         lease = _Lease(ObjectMeta(self._lease.name, self._lease.namespace, resource_version=version), spec)
         self._observe(await self._api.put(self._path, lease))
 
+    @property
+    def _inherits(self) -> bool:
+        return self._clock() < self._inherits_until
+
     def _record(self, before: _Spec | None) -> _Spec:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         ours = before is not None and before.holder_identity == self._identity
         return _Spec(
             holder_identity=self._identity,
-            lease_duration_seconds=self._lease_seconds,
+            lease_duration_seconds=self._lease_seconds + self._inherits,
             acquire_time=before.acquire_time if before and ours else now,
             renew_time=now,
             lease_transitions=0 if before is None else (before.lease_transitions or 0) + (not ours),

@@ -19,6 +19,7 @@ def elector(server, name, clock):
         lease_seconds=3,
         term_seconds=2.0,
         retry_seconds=0.5,
+        inherit_seconds=11.0,
         clock=lambda: clock[0],
     )
 
@@ -47,3 +48,21 @@ async def test_former_seconds_survive_lost_response_to_acquisition(lost, missing
     await us.try_acquire_or_renew()
     assert us.leads()
     assert not may_fence(us)
+
+
+async def test_former_seconds_survive_a_successor_that_led_briefly():
+    """A candidate leads for a moment after a leader of an earlier version; then another candidate leads."""
+    server, clock = FakeApi(), [1000.0]
+    spec = {"holderIdentity": "old", "leaseDurationSeconds": 15, "leaseTransitions": 0}
+    server.store(LEASES, {"metadata": {"name": "l", "namespace": "d"}, "spec": spec})
+    a, b = elector(server, "a", clock), elector(server, "b", clock)
+    await a.try_acquire_or_renew()
+    clock[0] += 15
+    await a.try_acquire_or_renew()
+    assert a.leads()
+    assert not may_fence(a)
+    await a.release()
+    await b.try_acquire_or_renew()
+    assert b.leads()
+    # Bindings from the earlier version may still take effect.
+    assert not may_fence(b)
