@@ -128,7 +128,7 @@ class Binder:
     def open(self) -> None:
         """Allow binds, because no Binding from an earlier term or another leader can take effect anymore."""
         self._set_opening(-math.inf)
-        _ = self.opened
+        self._release_outdated()
 
     def begin_term(self, opens_at: float) -> None:
         """Suspend binds until `open` is called, or until the given time on the clock of `time.monotonic`.
@@ -143,9 +143,8 @@ class Binder:
         """Whether a Binding is in progress, or its outcome is unknown."""
         return bool(self._in_progress or self.outcomes)
 
-    @property
-    def opened(self) -> bool:
-        """Whether binds may start. When they may start, the reservations from earlier terms are released first."""
+    def try_open(self) -> bool:
+        """Return whether binds may start. If they may, the reservations from earlier terms have been released."""
         if time.monotonic() < self._opens_at:
             return False
         self._release_outdated()
@@ -220,7 +219,7 @@ class Binder:
         await self._write(ref, args.Node, annotations, version, reserved)
 
     async def _wait_until_open(self) -> None:
-        while not self.opened:
+        while not self.try_open():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._opens_at - time.monotonic()):
                     await self._time_changed.wait()
@@ -304,7 +303,7 @@ class Binder:
                 raise BindingError(f"cannot bind pod {ref} to node {node}: its cards are no longer reserved")
 
     def _check_opened(self) -> None:
-        if not self.opened:
+        if not self.try_open():
             raise NotReadyError("Bindings from the previous leader may still take effect")
 
     async def _after_failure(self, ref: PodRef, node: str, failure: ApiError, version: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from accelkit.errors import ApiError, PodGoneError
 from accelkit.extender.bindings import read_pod
+from accelkit.extender.fencing import may_retry
 from accelkit.extender.pod_watch import log_release
 from accelkit.kube.client import ApiClient
 from accelkit.ledger.feed import LedgerFeed
@@ -107,36 +108,37 @@ class BindingOutcomes:
         except ApiError as exc:
             log.info("cannot read pod %s: %s", ref, exc)
             return
-        if not self._is_unchanged(held, binding):
+        if not self._is_unchanged(held, binding=binding):
             # The holding changed during the request, so the response may be outdated.
             return
         if pod is not None and pod.spec.node_name:
             self.take_read(ref, pod)
             return
         sent = self._unsettled.setdefault(ref.uid, time.monotonic())
-        if pod is None or (time.monotonic() - sent > _SETTLE_SECONDS and await self._is_ineffective(held, binding)):
+        if pod is None or (
+            time.monotonic() - sent > _SETTLE_SECONDS and await self._is_ineffective(held, binding=binding)
+        ):
             log_release(held)
             self._release(ref)
             self._unsettled.pop(ref.uid, None)
 
-    async def _is_ineffective(self, held: Holding, binding: bool) -> bool:  # noqa: FBT001 - as in `read_outcome`
+    async def _is_ineffective(self, held: Holding, *, binding: bool) -> bool:
         """Fence the pod of a holding; return whether no Binding has taken effect or can still take effect."""
         if self.fence is None:
             return True
         try:
             pod = await self.fence(held.pod)
         except PodGoneError:
-            return self._is_unchanged(held, binding)
+            return self._is_unchanged(held, binding=binding)
         except ApiError as exc:
-            # Without the permission, only the time limit protects against a late Binding.
-            if not exc.forbidden:
-                log.info("cannot fence pod %s: %s", held.pod, exc)
-            return exc.forbidden and self._is_unchanged(held, binding)
-        if not self._is_unchanged(held, binding):
+            log.info("cannot fence pod %s: %s", held.pod, exc)
+            # If the API server rejects the write, only the time limit protects against a late Binding.
+            return not may_retry(exc) and self._is_unchanged(held, binding=binding)
+        if not self._is_unchanged(held, binding=binding):
             return False
         self.take_read(held.pod, pod)
         return not pod.spec.node_name
 
-    def _is_unchanged(self, held: Holding, binding: bool) -> bool:  # noqa: FBT001 - the same
+    def _is_unchanged(self, held: Holding, *, binding: bool) -> bool:
         """Return whether a holding is still current, and no other bind of its pod is in progress."""
         return self._ledger.find_holding(held.pod.uid) is held and (binding or not self._is_under_way(held.pod.uid))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
@@ -81,18 +81,17 @@ class Fence:
             PodGoneError: the pod no longer exists.
             ApiError: the API server rejected the write or did not respond.
         """
-        return await self._write(pod, {"metadata": {"uid": pod.uid, "annotations": _build_annotations()}})
+        return await self._write(pod, _format_now())
 
     async def _run(self, pods: list[PodRef]) -> None:
         if len(pods) > MOST_PODS:
             log.warning("fencing skipped pods=%d reason=too many waiting pods", len(pods))
             return
-        annotations = _build_annotations()
-        left = iter(pods)
+        left, now = iter(pods), _format_now()
 
         async def work() -> None:
             for pod in left:
-                await self._fence(pod, annotations)
+                await self._fence(pod, now)
 
         workers = [asyncio.create_task(work()) for _ in range(min(_AT_ONCE, len(pods)))]
         try:
@@ -106,30 +105,30 @@ class Fence:
             for each in workers:
                 each.cancel()
 
-    async def _fence(self, pod: PodRef, annotations: Mapping[str, str]) -> None:
+    async def _fence(self, pod: PodRef, now: str) -> None:
         """Write the annotation on one pod, and retry until the API server responds.
 
         Raises:
             ApiError: the API server rejected the write, or this replica is no longer the leader.
         """
-        patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
         while True:
             if not self._may_write():
                 raise ApiError("this replica is no longer the leader")
             try:
-                found = await self._write(pod, patch)
+                found = await self._write(pod, now)
             except PodGoneError:
                 # A Binding cannot take effect after its pod was deleted.
                 return
             except ApiError as exc:
-                if exc.forbidden or not (exc.unanswered or exc.conflict or exc.status == HTTPStatus.TOO_MANY_REQUESTS):
+                if not may_retry(exc):
                     raise
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 self._take(pod, found)
                 return
 
-    async def _write(self, pod: PodRef, patch: Mapping[str, object]) -> Pod:
+    async def _write(self, pod: PodRef, now: str) -> Pod:
+        patch = {"metadata": {"uid": pod.uid, "annotations": {FENCED_AT_ANNOTATION: now}}}
         try:
             return decode(_pod, await self._api.patch(build_pod_path(pod.namespace, pod.name), patch))
         except UNREADABLE as exc:
@@ -144,5 +143,11 @@ class Fence:
             raise
 
 
-def _build_annotations() -> dict[str, str]:
-    return {FENCED_AT_ANNOTATION: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+def may_retry(failure: ApiError) -> bool:
+    """Return whether fencing a pod may succeed later; False if the API server has rejected the write."""
+    temporary = failure.unanswered or failure.conflict or failure.status == HTTPStatus.TOO_MANY_REQUESTS
+    return temporary and not failure.forbidden
+
+
+def _format_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

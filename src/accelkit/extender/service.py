@@ -263,7 +263,7 @@ class _Service:
             options.policy,
             events=self._events,
             times=options.groups,
-            decides=lambda: self._binder.opened and self._readiness.may_bind(),
+            decides=self._may_assign,
             is_under_way=lambda uid: self._binder.is_under_way(uid),  # noqa: PLW0108 - the binder is created later
             is_unsettled=lambda uid: self._binder.is_unsettled(uid),  # noqa: PLW0108 - the same
         )
@@ -280,11 +280,7 @@ class _Service:
         if refusals is None:
             return None
         ledger, feed, evictions = self._ledger, self._feed, metrics.count_evictions()
-        events = self._events
-
-        def leads() -> bool:
-            return self._binder.opened and self._readiness.may_bind()
-
+        leads, events = self._may_assign, self._events
         return Evictor(
             api, ledger, feed, options.policy, events=events, refusals=refusals, leads=leads, evictions=evictions
         )
@@ -330,7 +326,7 @@ class _Service:
     def _acquired(self) -> None:
         if self._leadership is not None and self._leadership.resumed:
             # No other replica has sent a Binding since, so the pods need not be read again.
-            if self._read and not self._binder.opened:
+            if self._read and not self._binder.try_open():
                 self._open_or_fence()
             return
         # As after a start, Bindings from the previous leader may still take effect, and the watch may be outdated.
@@ -343,6 +339,10 @@ class _Service:
         # Otherwise, kube-scheduler would keep its connections to this replica, although the Service routes to another
         # replica.
         self._server.renew()
+
+    def _may_assign(self) -> bool:
+        """Return whether this replica may assign cards now."""
+        return self._binder.try_open() and self._readiness.may_bind()
 
     def _silent_seconds(self) -> float:
         watches = (self._nodes, self._pods, self._heartbeat)

@@ -202,7 +202,8 @@ class LedgerFeed:
         bound = {pod.metadata.uid for pod in pods if pod.spec.node_name and not pod.terminal}
         # A pod may have been read at a newer version than the list, in which it is missing or not bound yet.
         bound |= self._versions.uids - listed
-        outdated = {pod.metadata.uid for pod in pods if pod.metadata.uid in self.created and self._is_outdated(pod)}
+        is_older = self._versions.is_older
+        outdated = {pod.metadata.uid for pod in pods if pod.metadata.uid in self.created and is_older(pod.metadata)}
         bound |= outdated
         self._bound.keep(bound)
         self._hosts.keep_pods(bound)
@@ -215,9 +216,6 @@ class LedgerFeed:
     def is_newer(self, uid: str, version: str) -> bool:
         """Return whether a waiting pod was read at a newer version than a list."""
         return uid in self.pending and self._versions.is_newer(uid, version)
-
-    def _is_outdated(self, pod: Pod) -> bool:
-        return self._versions.is_older(pod.metadata)
 
     def list_differences(self, listed: Iterable[ObjectIdentity], version: str) -> dict[str, str]:
         """Return the UIDs and listed versions of the pods that are newer in a complete list than in the feed.

@@ -35,9 +35,7 @@ class ObservedVersions:
 
     def is_older(self, metadata: ObjectIdentity) -> bool:
         """Return whether a newer version of an object, or its deletion, is already recorded."""
-        uid, version = metadata.uid, read_version(metadata.resource_version)
-        known = self._versions.get(uid)
-        return uid in self._deleted or (known is not None and version is not None and version < known)
+        return self._is_older(metadata.uid, read_version(metadata.resource_version))
 
     def is_newer(self, uid: str, version: str) -> bool:
         """Return whether an object was read at a newer version than this version of the collection."""
@@ -46,10 +44,15 @@ class ObservedVersions:
 
     def take(self, metadata: ObjectIdentity) -> bool:
         """Record an object that was read; return False if a newer version or its deletion is already recorded."""
-        if self.is_older(metadata):
+        version = read_version(metadata.resource_version)
+        if self._is_older(metadata.uid, version):
             return False
-        self._versions[metadata.uid] = read_version(metadata.resource_version)
+        self._versions[metadata.uid] = version
         return True
+
+    def _is_older(self, uid: str, version: int | None) -> bool:
+        known = self._versions.get(uid)
+        return uid in self._deleted or (known is not None and version is not None and version < known)
 
     def end(self, metadata: ObjectIdentity) -> None:
         """Record that an object was deleted, so that an older version that arrives later is ignored."""

@@ -88,6 +88,12 @@ class World:
     def show(self, name, kind="ADDED"):
         self.feed.take_pod_event(kind, msgspec.convert(self.api.pods[name], Pod))
 
+    def show_current(self, name="p"):
+        """Show a pod with the version that the API server would return; return that version."""
+        pod = msgspec.convert(self.api._shown(build_pod_path("d", name)), Pod)
+        self.feed.take_pod_event("MODIFIED", pod)
+        return pod.metadata.resource_version
+
     async def bind(self, name="p", node="n", uid=""):
         """Bind a pod; return the sentence that kube-scheduler reads, empty for success."""
         try:

@@ -1,18 +1,8 @@
 """Bindings name the version of their pod, so that what the next leader writes on it makes them fail."""
 
-import msgspec
 import pytest
 
 from accelkit.errors import ApiError
-from accelkit.kube.paths import build_pod_path
-from accelkit.model.pod import Pod
-
-
-def show(world, name="p"):
-    """Show a pod with the version that it has; return that."""
-    pod = msgspec.convert(world.api._shown(build_pod_path("d", name)), Pod)
-    world.feed.take_pod_event("MODIFIED", pod)
-    return pod.metadata.resource_version
 
 
 def change(world, name="p"):
@@ -33,7 +23,7 @@ async def test_unwatched_pod_is_bound_with_the_version_from_get(world):
 
 async def test_changed_pod_is_bound_with_its_current_version(world, settle):
     world.create()
-    first = show(world)
+    first = world.show_current()
     change(world)
     assert await world.bind() == ""
     assert len(set(versions(world))) == 2
@@ -45,17 +35,17 @@ async def test_changed_pod_is_bound_with_its_current_version(world, settle):
 
 async def test_binding_uses_newer_version_from_watch(world):
     world.create()
-    show(world)
+    world.show_current()
     change(world)
     shown = []
-    world.api.before.append(lambda request: shown.append(show(world)) if request.method == "POST" else None)
+    world.api.before.append(lambda request: shown.append(world.show_current()) if request.method == "POST" else None)
     assert await world.bind() == ""
     assert versions(world)[1] == shown[0]
 
 
 async def test_bind_fails_after_three_version_conflicts(world):
     world.create()
-    show(world)
+    world.show_current()
     world.api.before.append(lambda request: change(world) if request.method == "POST" else None)
     assert "d/p" in await world.bind()
     assert len(world.api.posts) == 3
@@ -64,7 +54,7 @@ async def test_bind_fails_after_three_version_conflicts(world):
 
 async def test_former_leader_does_not_retry_the_binding(world):
     world.create()
-    show(world)
+    world.show_current()
     change(world)
 
     def lose(request):
@@ -81,7 +71,7 @@ async def test_former_leader_does_not_retry_the_binding(world):
 async def test_reservation_remains_while_an_earlier_binding_may_succeed(world, lost):
     """A refusal ends a reservation only if no other Binding of it is unanswered."""
     world.create()
-    show(world)
+    world.show_current()
     if lost:
         world.api.fail(ApiError("lost"), "POST")
         assert await world.bind() != ""

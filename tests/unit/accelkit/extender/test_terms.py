@@ -5,21 +5,14 @@ import contextlib
 import json
 import time
 
-import msgspec
 import pytest
 from support.waiting import until
 
 from accelkit.errors import ApiError, PluginError
 from accelkit.extender import binder
 from accelkit.extender.fencing import Fence
-from accelkit.kube.paths import build_pod_path
-from accelkit.model.pod import Pod
 
 LOST = ApiError("no answer")
-
-
-def show(world, name="p"):
-    world.feed.take_pod_event("MODIFIED", msgspec.convert(world.api._shown(build_pod_path("d", name)), Pod))
 
 
 async def turns(count=20):
@@ -45,7 +38,7 @@ async def test_reservation_in_flight_is_not_released_by_later_bind_of_same_term(
     world.leader = ""
     world.binder.begin_term(time.monotonic() + 0.05)
     await asyncio.sleep(0.1)
-    assert world.binder.opened
+    assert world.binder.try_open()
     world.api.gate.clear()
     go.set()
     await until(lambda: world.api.posts)
@@ -63,7 +56,7 @@ async def test_reservation_in_flight_is_not_released_by_later_bind_of_same_term(
 async def test_outdated_reservation_is_not_sent_after_opening_by_time(world):
     """A Binding is rejected with Conflict in one term, and the pod is read in the next one."""
     world.create()
-    show(world)
+    world.show_current()
 
     def fence(request):
         # The other leader fences `p`.
@@ -129,19 +122,34 @@ async def test_binding_that_arrives_late_is_refused(world, clock, settle):
     )
     world.binder.outcomes.fence = fence.fence_pod
     world.create(memory=16)
-    show(world)
+    world.show_current()
     world.api.fail(LOST, "POST")
     assert "no answer" in await world.bind()
     late = world.api.requests[[r.method for r in world.api.requests].index("POST")]
     clock.now += 11
     await settle()
     world.create("q", memory=16)
-    show(world, "q")
+    world.show_current("q")
     assert await world.bind("q") == ""
     with pytest.raises(ApiError) as caught:
         await world.api.post(late.path, late.body)
     assert caught.value.conflict
     assert max(cards(world).values()) <= 16, cards(world)
+
+
+@pytest.mark.parametrize(("status", "released"), [(0, False), (409, False), (403, True), (422, True)])
+async def test_reservation_is_kept_only_while_fencing_may_succeed_later(world, clock, settle, status, released):
+    async def fence(_pod):
+        raise ApiError("rejected", status=status)
+
+    world.binder.outcomes.fence = fence
+    world.create()
+    world.show_current()
+    world.api.fail(LOST, "POST")
+    assert await world.bind()
+    clock.now += 11
+    await settle()
+    assert world.used() == ({} if released else {"a": 4})
 
 
 class CodecError(Exception):

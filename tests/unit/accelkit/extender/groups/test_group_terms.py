@@ -12,7 +12,7 @@ async def groups(quick):
     world = World()
     # As in the service.
     decides, binder = world._decides, world.binder
-    world.groups._controller._leads = lambda: world.groups._sizes.are_read and binder.opened and decides()
+    world.groups._controller._leads = lambda: world.groups._sizes.are_read and binder.try_open() and decides()
     async with running(world.groups.run()):
         world.node("n", 2)
         yield world
